@@ -36,7 +36,7 @@ export type KeyCache = ReturnType<typeof createKeyCache>;
 export function createKeyCache() {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
-    /** The key, and performance.now() before it was looked up. A client that sends it does not guess keys, however old the entry is. */
+    /** The key, and performance.now() before its look-up. However old the entry is, a client that sends this key does not guess. */
     find: (authorization = '') =>
       known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')),
     remember: (authorization: string, key: KnownKey, askedAt: number) => known.set(authorization, { key, askedAt }),

@@ -4,8 +4,8 @@ import { totalmem } from 'node:os';
 import type { Metrics } from '../http/metrics.ts';
 
 /**
- * In bytes: what the kernel cannot take back. The resident size has more: pages of files, which the kernel drops before
- * it kills a process. On other systems than Linux it is the resident size.
+ * The memory in bytes that the kernel cannot take back. The resident size also has pages of files, which the kernel drops before it kills a process. On other
+ * systems than Linux it is the resident size.
  */
 function usedMemory(): number {
   try {

@@ -31,7 +31,7 @@ export function createReadiness(logger: Logger) {
       return reason;
     },
 
-    /** Asks again and again. Returns a function that ends this. */
+    /** Asks at intervals. Returns a function that ends this. */
     watch(check: () => Promise<void>): () => void {
       const timer = setInterval(() => void this.ask(check), askEveryMs).unref();
       return () => clearInterval(timer);

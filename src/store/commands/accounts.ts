@@ -4,7 +4,7 @@ import { type AccountRow, accountColumns } from '../rows.ts';
 import { forUpdate, raw, type Steps, sql } from '../steps.ts';
 import { accountOfSession, passwordOf } from './sessions.ts';
 
-/** With its row locked. */
+/** The account, with its row locked. */
 export function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
   if (typeof owner !== 'string') return yield* accountOfSession(owner.session, at);
   const [row] = yield* sql<AccountRow>`
@@ -26,7 +26,7 @@ interface Removal {
   at: number;
 }
 
-/** With its keys, sessions and links. Undefined if it does not exist, or has another password. */
+/** Removes an account with its keys, sessions and links. Returns undefined if it does not exist, or has another password. */
 export function* removeAccount({ owner, passwordHash, at }: Removal): Steps<AccountRow | 'session_ended' | undefined> {
   const account = yield* accountOf(owner, at);
   if (!account) return typeof owner === 'string' ? undefined : 'session_ended';

@@ -70,7 +70,7 @@ interface ChangedKey {
   at: number;
 }
 
-/** The account and the key, which belongs to it. */
+/** Locks the account of the key. Returns the key, or undefined if it does not belong to the account of the session. */
 function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_ended' | undefined> {
   const account = session && (yield* accountOfSession(session, at));
   if (session && !account) return 'session_ended';

@@ -29,7 +29,7 @@ const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
   const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
-  /** `single`: what `alone` returned, once: thousands may wait for as many statements. */
+  /** `single`: the result of `alone`, which is called once: thousands of questions may wait for many statements. */
   type Own = PromiseWithResolvers<Answer> & { question: Question; single: string | undefined; until: number };
   type Entry = [key: string | number, own: Own];
   /** The oldest first. */

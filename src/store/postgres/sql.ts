@@ -14,7 +14,7 @@ export interface Connection {
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: () => Promise<Result>): Promise<Result>;
-  /** Lets no further statement run: of work that was given up, none may be committed later. The connection must end. */
+  /** Lets no further statement run, so that work that was given up is not committed later. The connection must end. */
   stop(): void;
 }
 

@@ -43,7 +43,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
   const insertPets = prepareInsert(connection);
   const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);
-  /** Of the keys of this transaction, by id and time. */
+  /** Why API keys are rejected in this transaction, by id and time. */
   const rejections = new Map<string, KeyRejection | undefined>();
 
   function checkKey({ keyId, at }: NewPetRow): KeyRejection | undefined {

@@ -82,7 +82,7 @@ function adapt(fresh: string, old: Database.Database | undefined): void {
     const raise = connection.prepare('UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?');
     const add = connection.prepare('INSERT INTO sqlite_sequence (seq, name) VALUES (?, ?)');
     for (const { name, seq } of highestIds(old)) if (raise.run(seq, name).changes === 0) add.run(seq, name);
-    // Into the file itself: a close hides that its checkpoint has failed, and the write-ahead log is not renamed.
+    // Into the file itself: close() hides that its checkpoint has failed, and the write-ahead log is not renamed with the file.
     connection.pragma('journal_mode = DELETE');
   } finally {
     connection.close();
@@ -93,7 +93,7 @@ function highestIds(old: Database.Database | undefined): { name: string; seq: nu
   // An empty file has no such table.
   const found = old?.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").get();
   if (!old || !found) return [];
-  // Beyond these bounds, none was assigned.
+  // An id beyond these bounds was not assigned by a release.
   const assigned = 'SELECT name, seq FROM sqlite_sequence WHERE seq BETWEEN 1 AND ?';
   return old.prepare<[number], { name: string; seq: number }>(assigned).all(Number.MAX_SAFE_INTEGER);
 }

@@ -22,7 +22,7 @@ const maxYoungGenerationSizeMb = 12;
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
-/** Writes that may wait: while a disk hangs, clients give up and others come, but their writes stay. */
+/** Maximum number of waiting writes: while a disk hangs, clients give up and others come, but their writes stay. */
 const maxWaiting = 4000;
 
 const noFailures = { disk_full: 0, locked: 0, io: 0, other: 0 };
