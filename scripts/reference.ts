@@ -152,13 +152,27 @@ function render(template: 'page' | 'changelog' | 'not-found', view: object): str
 const releasesOf = (changelog: string) =>
   changelog.replace(/^## \[Unreleased\]\n[\s\S]*?(?=^## )/m, '').replace(/^## \[(.+?)\] - (.+)$/gm, '## $1, $2');
 
+/** HTML of a release: what is for those who call the API comes first, and what is for operators is folded. */
+function releaseHtml(html: string): string {
+  const [start = '', ...sections] = html.split(/(?=<h3 )/);
+  const [api = [], others = []] = [true, false].map((is) =>
+    sections.filter((section) => /^<h3 [^>]*><a [^>]*>For those who call the API</.test(section) === is),
+  );
+  const folded = others.map((section) =>
+    section.replace(/^(<h3 .*?<\/h3>)([\s\S]*)$/, '<details><summary>$1</summary>$2</details>\n'),
+  );
+  return [start, ...api, ...folded].join('');
+}
+
 /** Makes the page of the changelog. */
 export const renderChangelog = () =>
   render('changelog', {
     page: 'changelog',
     root: '../',
-    description: '../openapi',
-    text: toLinkedHtml(releasesOf(read('CHANGELOG.md'))),
+    text: toLinkedHtml(releasesOf(read('CHANGELOG.md')))
+      .split(/(?=<h2 )/)
+      .map(releaseHtml)
+      .join(''),
   });
 
 /** Makes the page for an address that a person has mistyped. The server fills in the start of its links, because the address can be of any depth. */

@@ -76,6 +76,19 @@ describe('GET /docs', () => {
   });
 });
 
+test('the changelog shows releases only: what is for those who call the API first, and the rest folded', async () => {
+  const { get } = await startApp();
+  const { text } = await get('/docs/changelog', { key: null });
+  expect(text).not.toMatch(/Unreleased|\[\d/);
+  const [, release = ''] = /<h2 id="1\.1\.0[^>]*>([\s\S]*?)<h2 /.exec(text) ?? [];
+  const parts = [...release.matchAll(/(<details><summary>)?<h3 [^>]*><a [^>]*>([^<]*)/g)];
+  expect(parts.map(([, folded, title]) => `${title}${folded ? ', folded' : ''}`)).toEqual([
+    'For those who call the API',
+    'Before you upgrade, folded',
+    'For those who run it, folded',
+  ]);
+});
+
 test.each([
   ...['choices.js', 'page.js', 'panel.js', 'account.js'].map((name) => [name, 'text/javascript'] as const),
   ...['page.css', 'account.css'].map((name) => [name, 'text/css'] as const),
