@@ -58,8 +58,8 @@ function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
   if (common.length === 0) return [{ id: '', title: '', rows: shown }];
   const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.includes(code) === is));
   return [
-    { id: 'errors/every', title: 'Of all operations', rows: every },
-    { id: 'errors/some', title: 'Of some requests', rows: some },
+    { id: 'errors/every', title: 'Errors of all operations', rows: every },
+    { id: 'errors/some', title: 'Errors of some operations', rows: some },
   ];
 }
 
@@ -128,8 +128,8 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     first: operations.find((operation) => operation.canTry && !operation.body),
     call: operations[0],
     headers: [
-      { id: 'headers/most', title: 'Of most responses', list: headers.common },
-      { id: 'headers/some', title: 'Of some responses', list: headers.others },
+      { id: 'headers/most', title: 'Headers of most responses', list: headers.common },
+      { id: 'headers/some', title: 'Headers of some responses', list: headers.others },
     ],
     models: models.map(([model, schema]) => {
       const id = modelId(slug, model);
