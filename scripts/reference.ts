@@ -155,13 +155,20 @@ const releasesOf = (changelog: string) =>
 /** HTML of a release: what is for those who call the API comes first, and what is for operators is folded. */
 function releaseHtml(html: string): string {
   const [start = '', ...sections] = html.split(/(?=<h3 )/);
-  const [api = [], others = []] = [true, false].map((is) =>
-    sections.filter((section) => /^<h3 [^>]*><a [^>]*>For those who call the API</.test(section) === is),
+  const isOf = (titles: string) => (section: string) => new RegExp(`^<h3 [^>]*><a [^>]*>(?:${titles})<`).test(section);
+  const isApi = isOf('For those who call the API');
+  const isOperators = isOf('For those who run it|Before you upgrade');
+  const folded = sections.map((section) =>
+    isOperators(section)
+      ? // A link in a summary would be a control within a control.
+        section.replace(
+          /^(<h3 [^>]*>)<a [^>]*>(.*?)<\/a>(<\/h3>)([\s\S]*)$/,
+          '<details><summary>$1$2$3</summary>$4</details>\n',
+        )
+      : section,
   );
-  const folded = others.map((section) =>
-    section.replace(/^(<h3 .*?<\/h3>)([\s\S]*)$/, '<details><summary>$1</summary>$2</details>\n'),
-  );
-  return [start, ...api, ...folded].join('');
+  const order = [isApi, (section: string) => !isApi(section) && !isOperators(section), isOperators];
+  return [start, ...order.flatMap((is) => folded.filter((_, at) => is(sections[at] as string)))].join('');
 }
 
 /** Makes the page of the changelog. */
