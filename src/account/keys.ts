@@ -7,7 +7,7 @@ import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { requirement } from '../core/schema.ts';
 import { rateLimited } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
-import { formReader, Name } from './forms.ts';
+import { FormError, formReader, Name } from './forms.ts';
 import { type Act, newKeyPage, type Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { refuseOther, sessionOf } from './session.ts';
@@ -19,18 +19,13 @@ const maxEnded = 20;
 /** The end of a key is announced for this long before it. */
 const announcedMs = 14 * dayMs;
 
-/** When an active key ends, as text; undefined if that is not announced yet. */
-function endOf({ expiresAt }: OwnKey, now: Date): string | undefined {
-  const leftMs = expiresAt === null ? Number.POSITIVE_INFINITY : expiresAt.getTime() - now.getTime();
-  if (leftMs > announcedMs) return undefined;
-  if (leftMs < dayMs) return 'in less than a day';
-  const days = Math.round(leftMs / dayMs);
-  return days === 1 ? 'in 1 day' : `in ${days} days`;
-}
-
 /** Adds `/account` with its forms, and `/account/keys/:id`. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
   const { accounts, now, pages, removed } = scope;
+  const withEnd = (key: OwnKey) => {
+    const leftMs = (key.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY) - now().getTime();
+    return { ...key, endsSoon: leftMs > 0 && leftMs <= announcedMs };
+  };
 
   const showList: Show = async (request, reply, error) => {
     const { account } = sessionOf(request);
@@ -46,14 +41,16 @@ export function keys(app: App, scope: AccountScope): void {
       error,
       // Each key has a field of this form.
       idOf: (field) => (changed === 0 ? field : `${field}-${changed}`),
-      active: active.map((key) => ({ ...key, end: endOf(key, now()) })),
+      active: active.map(withEnd),
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
+      makes: active.length === 0 || (error && changed === 0),
+      nameExists: error?.message === nameExists,
       // Not what a form beside it chose.
       given: chosen?.expires === undefined ? { scopes, expires: '90d' } : { scopes: [], ...chosen },
       overlapOf: (id: number) => (id === changed ? chosen?.overlap : undefined),
-      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed()),
+      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed(), 'small'),
     });
   };
   pages.route(app, '', showList, {
@@ -70,8 +67,8 @@ export function keys(app: App, scope: AccountScope): void {
     const id = idOf(request);
     const key = found([...active, ...ended].find((own) => own.id === id));
     const state = key.revokedAt ? 'Revoked' : ended.includes(key) ? 'Expired' : 'Active';
-    const usage = usageOf(await accounts.listUsage(id, shownDays), now(), removed());
-    return pages.show(request, reply, 'key', { key, state, usage });
+    const usage = usageOf(await accounts.listUsage(id, shownDays), now(), removed(), 'large');
+    return pages.show(request, reply, 'key', { key: withEnd(key), state, usage, overlapOf: () => undefined });
   });
 }
 
@@ -94,14 +91,20 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
 /** Ignored. Pages of release 1.1.0 that are still open send one. */
 const token = Type.Optional(Type.Unknown());
 
+/** Only a warning: two programs can have keys of one name. */
+const nameExists = 'You have an active key with this name: choose another, or make it anyway.';
+
 function makeKey(scope: AccountScope): Act {
   const { accounts, record, live } = scope;
-  const form = { account: Type.Optional(Name), name: Name, scopes: Scopes, expires: choice(lifetimes), token };
+  const anyway = Type.Optional(Type.Literal('yes'));
+  const form = { account: Type.Optional(Name), name: Name, scopes: Scopes, expires: choice(lifetimes), anyway, token };
   const read = formReader(Type.Object(form));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { account: shown, name, scopes: granted, expires } = read(request);
+    const { account: shown, name, scopes: granted, expires, anyway } = read(request);
     refuseOther(shown, account);
+    if (!anyway && (await accounts.listOwnKeys(account.id, 0)).active.some((key) => key.name === name))
+      throw new FormError([{ field: 'name', text: nameExists }]);
     const secret = newSecret(live);
     const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
     const key = found(await accounts.addKey(newKey).catch(explainLimit));

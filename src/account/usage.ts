@@ -1,6 +1,7 @@
 /** What the account pages show of the use of a key: a chart of its requests a day, drawn here, and the same figures as text. */
 import { dateText, daysUntilSunset, sunset } from '../core/deprecation.ts';
-import { type DayOfUse, dateOf, dayOf, lastErrorOf, type Outcome, outcomes, requestsOf } from '../core/usage.ts';
+import { dayMs } from '../core/limits.ts';
+import { type DayOfUse, dateOf, dayOf, type Outcome, outcomes, requestsOf } from '../core/usage.ts';
 
 /** Days of the chart, with the current one. */
 export const shownDays = 30;
@@ -13,63 +14,70 @@ const labels: Readonly<Record<Outcome, string>> = {
   serverErrors: '5xx',
 };
 
-/** Units of the chart: the width of a day, and the height of the busiest one. Bars are strokes, whose width is in account.css. */
+/** The width of a day in a chart, in its units. Bars are strokes, whose width is in account.css. */
 const dayWidth = 8;
-const barHeight = 40;
 
-/** Shorter parts of a bar could not be seen. One unit of it is the gap to the next part. */
-const minPart = 3;
+/** Heights in pixels: that of a full bar, of the smallest part that can be seen, and of the gap above a part. */
+const charts = { small: [14, 1, 0], large: [160, 3, 1] } as const;
 
-const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
+/** A date of the axis stands below the first of so many days. */
+const daysOfLabel = 6;
 
 /** Numbers with separators of thousands. */
 const figure = new Intl.NumberFormat('en-GB').format;
+const percent = new Intl.NumberFormat('en-GB', { style: 'percent', maximumFractionDigits: 1 }).format;
+const axisDate = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }).format;
 
-const sumOf = (days: DayOfUse[], count: (day: DayOfUse) => number) =>
-  figure(days.reduce((sum, day) => sum + count(day), 0));
+/** The top of the axis: 2, 4, 6, 8 or 10 times a power of ten, so that its half is a whole number. */
+function topOf(most: number): number {
+  const power = 10 ** Math.max(0, Math.ceil(Math.log10(most)) - 1);
+  return Math.max(2, 2 * Math.ceil(most / (2 * power))) * power;
+}
 
 /** `days`: in order, as the store lists them. */
-export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
+export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: keyof typeof charts) {
+  const [barHeight, minPart, gap] = charts[chart];
   const today = dayOf(now.getTime());
   const first = today - shownDays + 1;
   // The clock of another server may be ahead.
   const shown = days.filter(({ day }) => day >= dateOf(first) && day <= dateOf(today));
+  const sum = (count: (day: DayOfUse) => number) => shown.reduce((all, day) => all + count(day), 0);
   const most = Math.max(0, ...shown.map(requestsOf));
-  const series = outcomes.map((name) => ({
-    name,
-    label: labels[name],
-    path: '',
-    count: sumOf(shown, (day) => day[name]),
-  }));
-  // The parts of a bar stand on each other, 2xx at the bottom.
-  for (const day of shown) {
+  const top = topOf(most);
+  const requests = sum(requestsOf);
+  const series = outcomes.map((name) => {
+    const count = sum((day) => day[name]);
+    return { name, label: labels[name], path: '', count: figure(count) };
+  });
+  const errors = requests - sum(({ succeeded }) => succeeded);
+  const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
+  const bars = shown.map((day) => {
     const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
+    // The parts of a bar stand on each other, 2xx at the bottom.
     let y = size.height;
     for (const part of series) {
-      const requests = day[part.name];
-      if (requests === 0) continue;
-      const height = Math.max(minPart, Math.round((requests / most) * barHeight));
+      if (day[part.name] === 0) continue;
+      const height = Math.max(minPart, Math.round((day[part.name] / top) * barHeight));
       y -= height;
-      part.path += `M${x} ${y}v${height - 1}`;
+      part.path += `M${x} ${y}v${height - gap}`;
     }
-  }
+    const figures = [requestsOf(day), ...outcomes.map((name) => day[name]), day.deprecatedCalls];
+    return { ...day, x, figures: figures.map((count) => figure(count)) };
+  });
   return {
     size,
     from: dateOf(first),
     to: dateOf(today),
-    requests: sumOf(shown, requestsOf),
+    requests: figure(requests),
     /** Undefined if there was no request. */
-    busiest: most === 0 ? undefined : shown.find((day) => requestsOf(day) === most)?.day,
+    busiest: shown.find((day) => requestsOf(day) === most)?.day,
     most: figure(most),
     series,
-    lastError: lastErrorOf(shown),
+    errors: `${figure(errors)} (${percent(errors / requests)})`,
+    axis: [top, top / 2, 0].map((count) => figure(count)),
+    dates: Array.from(Array(shownDays / daysOfLabel), (_, at) => axisDate((first + at * daysOfLabel) * dayMs)),
+    bars,
     deprecated: deprecatedCallsOf(shown, now, removed),
-    newestFirst: shown.toReversed().map((day) => ({
-      ...day,
-      figures: [requestsOf(day), ...outcomes.map((name) => day[name]), day.deprecatedCalls].map((count) =>
-        figure(count),
-      ),
-    })),
   };
 }
 
@@ -79,7 +87,7 @@ function deprecatedCallsOf(days: DayOfUse[], now: Date, removed: boolean) {
   const left = daysUntilSunset(now);
   return (
     last && {
-      calls: sumOf(days, ({ deprecatedCalls }) => deprecatedCalls),
+      calls: figure(days.reduce((all, { deprecatedCalls }) => all + deprecatedCalls, 0)),
       lastDay: last.day,
       sunset: dateText(sunset),
       removed,

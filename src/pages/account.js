@@ -72,3 +72,8 @@ for (const form of document.forms) {
 }
 
 for (const details of document.querySelectorAll('main details')) closeOnEscape(details);
+
+// A menu closes when something else is clicked.
+addEventListener('click', ({ target }) => {
+  for (const menu of document.querySelectorAll('.menu[open]')) if (!menu.contains(target)) menu.open = false;
+});

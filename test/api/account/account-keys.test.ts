@@ -4,6 +4,7 @@ import { ApiError } from '../../../src/core/errors.ts';
 import { dayMs, hourMs, limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
+  faultAt,
   keyOf,
   makeKey,
   noticeOf,
@@ -45,7 +46,8 @@ test.each([
   const scopes = 'scopes' in form ? [form.scopes] : ['pets:read', 'pets:write'];
   const expiresAt = days && later(days * dayMs);
   expect(await keys()).toMatchObject([{ name: 'website', scopes, expiresAt, hint: key.slice(0, 13) }]);
-  const until = expiresAt ? `${expiresAt.toISOString().slice(0, 10)} 10:00 UTC` : 'never';
+  const inWords = days === 365 ? 'in 12 months' : `in ${days} days`;
+  const until = expiresAt ? `${inWords} (${expiresAt.toISOString().slice(0, 10)} 10:00 UTC)` : 'never';
   expect(await shown()).toContain(`Expires ${until}`);
   const { status } = await app.get('/v1/pets', { key });
   expect(status).toBe(scopes.includes('pets:read') ? 200 : 403);
@@ -91,10 +93,10 @@ test.each([
   expect(await keys()).toMatchObject([{ expiresAt }, successor]);
   expect((await app.get('/v1/pets', { key: keyOf(made) })).status).toBe(200);
   const page = await ada.get('/account');
-  expect(plainText(page)).toContain(`UTC Replaces ${hint(old)} Deprecated calls`);
+  expect(plainText(page)).toContain(`UTC) Replaces ${hint(old)}`);
   expect(plainText(page)).toContain(`Replaced by ${hint(made)}`);
   expect(page.text).not.toContain('action="/account/keys/2/rotate"');
-  if (overlapMs > 0) expect(await shown()).toContain(`Put the key ${hint(made)} into its program before then.`);
+  if (overlapMs > 0) expect(await shown()).toContain(`(put ${hint(made)} into its program)`);
 });
 
 test('a key can be revoked; a second click, and a rotation from an open page, change nothing', async () => {
@@ -103,7 +105,7 @@ test('a key can be revoked; a second click, and a rotation from an open page, ch
   expect(await ada.post('/account/keys/2/revoke')).toMatchObject(redirect('/account?done=revoked'));
   const page = await ada.get('/account?done=revoked');
   expect(noticeOf(page)).toBe('The key is revoked. Within a second, requests with it are refused.');
-  expect(plainText(page)).toMatch(/You have no active key\..* website Revoked /);
+  expect(plainText(page)).toMatch(/You have no active key\..* website .*Revoked now /);
   const before = await keys();
   expect(before).toMatchObject([{ revokedAt: start }]);
   await ada.post('/account/keys/2/revoke');
@@ -119,7 +121,7 @@ test('a key is rotated once, and needs a new one if its replacement has ended', 
   expect(alertOf(await rotateKey(ada, 2, '1h'))).toBe('This key was rotated or revoked meanwhile.');
   await ada.post('/account/keys/3/revoke');
   const page = plainText(await ada.get('/account'));
-  expect(page).toContain('Ends in less than a day. Its replacement has ended: make a new key.');
+  expect(page).toMatch(/Ending soon: website in 1 hour .*\(its replacement has ended: make a new key\)\./);
 });
 
 test('an account has at most 50 active keys: more are refused, also by rotation', async () => {
@@ -143,11 +145,12 @@ test('keys are listed newest first, with what they are for and how they were use
   const { app, ada, shown } = await startWithAda();
   const first = await makeKey(ada, { scopes: 'pets:read' });
   const second = await makeKey(ada, { name: 'import', expires: '30d' });
-  await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), deprecatedCalls: 3 }]);
-  const created = 'Created 2027-03-01 10:00 UTC Last used';
-  const newest = `import Active until 2027-03-31 Key ${hint(second)} Scopes pets:read pets:write ${created} never Expires 2027-03-31`;
-  const oldest = `Key ${hint(first)} Scopes pets:read ${created} 2027-03-01 11:00 UTC Expires never Deprecated calls 3 `;
-  expect(await shown()).toMatch(new RegExp(`Active keys 2 of 50 .*${newest}.*${oldest}`));
+  await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), clientErrors: 3, deprecatedCalls: 3 }]);
+  const created = 'Created now \\(2027-03-01 10:00 UTC\\) Last used';
+  const newest = `import , ${hint(second).slice(0, -1)} ${hint(second)} pets:read pets:write ${created} never Expires in 30 days`;
+  const used = `in 1 hour \\(2027-03-01 11:00 UTC\\) Expires never Deprecated calls 3 3 requests`;
+  const oldest = `${hint(first)} pets:read ${created} ${used}`;
+  expect(await shown()).toMatch(new RegExp(`Active keys 2 of 50\\. .*${newest}.*${oldest}`));
 });
 
 test('keys that have ended are listed apart, the latest 20', async () => {
@@ -166,15 +169,39 @@ test('a key announces its end in its last two weeks', async () => {
     [14 * dayMs + 1, undefined],
     [14 * dayMs, 'in 14 days'],
     [dayMs, 'in 1 day'],
-    [dayMs - 1, 'in less than a day'],
+    [dayMs - 1, 'in 1 day'],
+    [dayMs - 60_000, 'in 24 hours'],
+    [90 * 60_000, 'in 2 hours'],
+    [60_000, 'in 1 minute'],
+    [29_999, 'now'],
   ] as const) {
     app.setTime(later(30 * dayMs - leftMs));
     const text = await shown();
-    if (when === undefined) expect(text).not.toMatch(/Ending soon|Ends in/);
-    else {
-      expect(text).toContain(`Ending soon: website ${when}.`);
-      expect(text).toContain(`Ends ${when}. Rotate it before then, and put the new key into its program.`);
-    }
+    if (when === undefined) expect(text).not.toContain('Ending soon');
+    else
+      expect(text).toContain(
+        `Ending soon: website ${when} (2027-03-31 10:00 UTC) . Rotate a key before its end, and put the new one into its program.`,
+      );
+  }
+});
+
+test('times are relative, and exact for the mouse and for screen readers', async () => {
+  const { app, account, ada } = await startWithAda();
+  await makeKey(ada);
+  for (const [ms, text] of [
+    [0, 'now'],
+    [59 * 60_000, '59 minutes ago'],
+    [hourMs, '1 hour ago'],
+    [2 * dayMs, '2 days ago'],
+    [99 * dayMs, '99 days ago'],
+    [122 * dayMs, '4 months ago'],
+    [800 * dayMs, '2 years ago'],
+  ] as const) {
+    app.setTime(later(ms));
+    const page = await (await app.enter(account)).get('/account/keys/2');
+    expect(page.text).toContain(
+      `<dt>Created</dt><dd><time datetime="2027-03-01T10:00:00.000Z" title="2027-03-01 10:00 UTC">${text}<span class="unseen"> (2027-03-01 10:00 UTC)</span></time>`,
+    );
   }
 });
 
@@ -216,8 +243,36 @@ describe('a form that makes a key', () => {
   );
 });
 
+test('a name that an active key has is a warning: nothing is made before it is confirmed', async () => {
+  const { app, ada, keys } = await startWithAda();
+  await makeKey(ada);
+  const form = { name: ' website ', scopes: ['pets:read'], expires: '30d' };
+  const warned = await ada.post('/account/keys', form);
+  const sentence = 'You have an active key with this name: choose another, or make it anyway.';
+  expect([warned.status, alertOf(warned), faultAt(warned, 'name')]).toEqual([400, sentence, sentence]);
+  for (const text of [
+    '<details id="make" open>',
+    'value="pets:read" checked',
+    'value="pets:write">',
+    'value="30d" selected',
+    'name="anyway" value="yes">Make it anyway<',
+  ])
+    expect(warned.text).toContain(text);
+  expect(await keys()).toHaveLength(1);
+  // Another fault has no such button, and the button does not hide it.
+  const other = await ada.post('/account/keys', { ...form, scopes: [], anyway: 'yes' });
+  expect([other.status, other.text.includes('Make it anyway')]).toEqual([400, false]);
+  await makeKey(ada, { ...form, anyway: 'yes' });
+  await app.store.accounts.revokeKey(2);
+  await app.store.accounts.revokeKey(3);
+  expect((await ada.get('/account')).text).toContain('<details id="make" open>');
+  await makeKey(ada);
+  expect(await keys()).toMatchObject([{}, { name: 'website' }, { revokedAt: null }]);
+  expect((await ada.get('/account')).text).toContain('<details id="make">');
+});
+
 describe('the page of a new key', () => {
-  const form = { name: 'website', scopes: ['pets:read'], expires: 'never' };
+  const form = { name: 'report', scopes: ['pets:read'], expires: 'never' };
 
   test.for(['/account/keys', '/account/keys/2/rotate'])(
     'after %s: a reload makes no other key, and says where to rotate',

@@ -11,7 +11,7 @@ async function tour(
   ownName: string,
   look: (state: string, heading: string) => Promise<void>,
 ): Promise<void> {
-  const { server, page, faults, visit, shown, press, follow, makeKey, readKey, card } = account;
+  const { server, page, faults, visit, shown, press, follow, makeKey, readKey, name, openAction } = account;
   const store = await storeOf(server);
 
   async function stop(state: string, heading: string): Promise<void> {
@@ -34,7 +34,6 @@ async function tour(
     for (const [index, secret] of passwords.entries()) await form.locator('[type="password"]').nth(index).fill(secret);
     await press(button);
   }
-  const openForm = (key: string, text: string) => card(key).locator('summary').filter({ hasText: text }).click();
 
   await visit('');
   await stop('sign-in', 'Sign in');
@@ -48,24 +47,30 @@ async function tour(
   const { key: old } = await makeKey(ownName);
   await stop('new-key', 'Your new API key');
   await follow('I have stored the key');
-  await openForm(old, 'Rotate');
+  await openAction(old, 'Rotate');
   await stop('keys-rotating', 'API keys');
   await press('Rotate key');
   await readKey();
-  const { key } = await makeKey(ownName);
+  await visit('');
+  await name(ownName);
+  await press('Make key');
+  await stop('name-refused', 'API keys');
+  await press('Make it anyway');
+  const { key } = await readKey();
   await addOldKeys(store, ownName);
   await follow('API keys');
-  await openForm(key, 'Revoke');
+  await openAction(key, 'Revoke');
   await stop('keys-revoking', 'API keys');
   await press('Revoke key');
   await page.getByText('The key is revoked.').waitFor();
   await stop('keys', 'API keys');
-  await page.getByRole('link', { name: 'Usage by day' }).first().click();
-  await stop('key', `Usage of ${ownName}`);
+  await page.locator('.keys').getByRole('link').first().click();
+  await stop('key', `Key ${ownName}`);
   await follow('API keys');
   await shown('API keys');
+  await name(ownName);
   for (const scope of await page.getByRole('checkbox').all()) await scope.uncheck();
-  await send('Make key', ownName);
+  await press('Make key');
   await stop('keys-refused', 'API keys');
 
   await follow('Settings');

@@ -41,6 +41,18 @@ export async function openAccount(
     await page.getByLabel('Password', { exact: true }).fill(secret);
   }
 
+  /** The row of one key in the list. */
+  const row = (key: string) => {
+    const own = page.locator('div:first-child > p > code').filter({ hasText: `${key.slice(0, 13)}…` });
+    return page.getByRole('listitem').filter({ has: own });
+  };
+
+  /** Opens the form for a new key, and enters a name. */
+  async function name(text: string): Promise<void> {
+    if (!(await page.locator('#name').isVisible())) await page.getByText('Make a key', { exact: true }).click();
+    await page.locator('#name').fill(text);
+  }
+
   /** Reads the page of a new key. */
   async function readKey(): Promise<ShownKey> {
     await shown('Your new API key');
@@ -63,17 +75,19 @@ export async function openAccount(
       await press('Create account');
       await shown('API keys');
     },
+    name,
     /** Makes a key with the defaults of the form. */
-    async makeKey(name: string) {
+    async makeKey(text: string) {
       await visit('');
-      await page.getByLabel('Name').fill(name);
+      await name(text);
       await press('Make key');
       return readKey();
     },
-    /** The part of the list that describes one key. */
-    card: (key: string) => {
-      const own = page.locator('dl > div:first-child').filter({ hasText: `${key.slice(0, 13)}…` });
-      return page.getByRole('listitem').filter({ has: own });
+    row,
+    /** Opens the form for an action of a key, in the menu of its row. */
+    async openAction(key: string, action: 'Rotate' | 'Revoke') {
+      await row(key).locator('.menu > summary').click();
+      await row(key).locator('summary').filter({ hasText: action }).click();
     },
   };
 }
