@@ -38,6 +38,7 @@ GRANT SELECT, INSERT, UPDATE (password_hash), DELETE ON account TO :"role";
 GRANT SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_calls), DELETE ON api_key TO :"role";
 GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at), DELETE
   ON api_key_usage TO :"role";
+GRANT SELECT, INSERT, DELETE ON api_key_error TO :"role";
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
 -- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt TO :"role";

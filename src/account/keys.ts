@@ -67,8 +67,9 @@ export function keys(app: App, scope: AccountScope): void {
     const id = idOf(request);
     const key = found([...active, ...ended].find((own) => own.id === id));
     const state = key.revokedAt ? 'Revoked' : ended.includes(key) ? 'Expired' : 'Active';
-    const usage = usageOf(await accounts.listUsage(id, shownDays), now(), removed(), 'large');
-    return pages.show(request, reply, 'key', { key: withEnd(key), state, usage, overlapOf: () => undefined });
+    const [days, errors] = await Promise.all([accounts.listUsage(id, shownDays), accounts.listErrors(id)]);
+    const usage = usageOf(days, now(), removed(), 'large');
+    return pages.show(request, reply, 'key', { key: withEnd(key), state, usage, errors, overlapOf: () => undefined });
   });
 }
 

@@ -1,7 +1,7 @@
 /** Accounts and API keys: the format of a key, what is stored about it, and the interface of a store. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { DayOfUse, KeyUse } from './usage.ts';
+import type { DayOfUse, KeyError, KeyUse } from './usage.ts';
 
 export const scopes = ['pets:read', 'pets:write'] as const;
 export type Scope = (typeof scopes)[number];
@@ -122,6 +122,8 @@ export interface Accounts {
   listUsage(id: number, days: number): Promise<DayOfUse[]>;
   /** The same for each active key of an account, by its id. */
   listOwnUsage(accountId: number, days: number): Promise<Map<number, DayOfUse[]>>;
+  /** The last error responses to a key, the latest first. */
+  listErrors(id: number): Promise<KeyError[]>;
 }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

@@ -1,5 +1,4 @@
 /** The use of API keys: what is counted of each key on each day, in UTC. */
-import type { ErrorCode } from './errors.ts';
 import { dayMs } from './limits.ts';
 
 /** How many days the counts are kept, including today. */
@@ -31,13 +30,24 @@ export interface LastError {
   at: Date;
 }
 
+/** Error responses that are kept of each key: the last ones. */
+export const keptErrors = 10;
+
+/** An error response, by what the log and the support need to find it. */
+export interface KeyError extends LastError {
+  /** The method and the path template, such as GET /v1/pets/{petId}. */
+  operation: string;
+  requestId: string;
+}
+
 /** A server's counts for a key on the day of `lastUsedAt`. A missing count is 0. */
 export interface KeyUse extends Partial<Counts> {
   id: number;
   lastUsedAt: Date;
   /** Requests to deprecated operations. */
   deprecatedCalls: number;
-  lastError?: { code: ErrorCode; at: Date } | undefined;
+  /** The last ones, in order, at most `keptErrors`. */
+  errors?: KeyError[];
 }
 
 /** A day on which a key was used. */

@@ -1,7 +1,7 @@
 /** Counts the requests of each API key by outcome and day, in memory, and writes the counts once a minute. docs/decisions/key-usage.md */
 import type { FastifyBaseLogger } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
-import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
+import { type Counts, dayOf, type KeyError, type KeyUse, keptErrors, outcomeOf, outcomes } from '../core/usage.ts';
 import type { OnEnd } from './log.ts';
 
 const flushEveryMs = 60_000;
@@ -13,13 +13,13 @@ const batchSize = 100;
 const maxDays = 2 ** 16;
 
 /** What was counted of a key on one day. */
-type Use = KeyUse & Counts;
+type Use = KeyUse & Counts & { errors: KeyError[] };
 
 /** `other` is older. */
 function addTo(use: Use, other: Use): void {
   for (const outcome of outcomes) use[outcome] += other[outcome];
   use.deprecatedCalls += other.deprecatedCalls;
-  use.lastError ??= other.lastError;
+  use.errors = [...other.errors, ...use.errors].slice(-keptErrors);
 }
 
 /** Writes every minute. No request waits for it. */
@@ -32,7 +32,7 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
     let use = uses.get(place);
     if (!use) {
       const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
-      use = { id, lastUsedAt: at, ...counts, lastError: undefined };
+      use = { id, lastUsedAt: at, ...counts, errors: [] };
       uses.set(place, use);
     }
     return use;
@@ -63,14 +63,17 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
   const timer = setInterval(flush, flushEveryMs).unref();
 
   /** Counts a request by its response, if it had a valid key. */
-  const count: OnEnd = ({ key, status, isDeprecated, code }) => {
+  const count: OnEnd = ({ key, status, isDeprecated, code, method, route, reqId }) => {
     if (key === undefined) return;
     const at = now();
     const use = useOf(key, at);
     use.lastUsedAt = at;
     use[outcomeOf(status)] += 1;
     if (isDeprecated) use.deprecatedCalls += 1;
-    if (code !== undefined) use.lastError = { code, at };
+    if (code === undefined) return;
+    // The template, as the document writes it: a path may have anything in it.
+    const operation = `${method} ${route?.replace(/:(\w+)/g, '{$1}') ?? '…'}`;
+    if (use.errors.push({ code, at, operation, requestId: reqId }) > keptErrors) use.errors.shift();
   };
 
   return {

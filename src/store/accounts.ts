@@ -1,6 +1,6 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
 import { type Accounts, type ApiKey, type KnownKey, RefusedError, type Secret } from '../core/accounts.ts';
-import { type DayOfUse, dateOf, dayOf, type KeyUse } from '../core/usage.ts';
+import { type DayOfUse, dateOf, dayOf, type KeyError, type KeyUse, keptErrors } from '../core/usage.ts';
 import type { KeyOutcome } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import {
@@ -37,15 +37,14 @@ interface UsageRow extends Omit<DayOfUse, 'day' | 'lastError'> {
 /** Without the key itself. */
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
-const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
+const countsOf = ({ lastUsedAt, errors = [], ...counts }: KeyUse) => ({
   succeeded: 0,
   clientErrors: 0,
   rateLimited: 0,
   serverErrors: 0,
   ...counts,
   lastUsedAt: lastUsedAt.getTime(),
-  error: lastError?.code ?? null,
-  errorAt: lastError?.at.getTime() ?? null,
+  errors: errors.map((error) => ({ ...error, at: error.at.getTime() })),
 });
 
 function toKnownKey({ network, ...key }: KnownKeyRow): KnownKey {
@@ -167,6 +166,15 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
       );
       const byKey = Map.groupBy(rows, ({ keyId }) => keyId);
       return new Map([...byKey].map(([id, ofKey]) => [id, ofKey.map(toDayOfUse)]));
+    },
+
+    async listErrors(id) {
+      const rows = await read(
+        () => sql<Omit<KeyError, 'at'> & { at: number }>`
+          SELECT at, operation, code, request_id AS "requestId" FROM api_key_error
+          WHERE key_id = ${id} ORDER BY at DESC, request_id DESC LIMIT ${keptErrors}`,
+      );
+      return rows.map((row) => ({ ...row, at: new Date(row.at) }));
     },
   };
 }

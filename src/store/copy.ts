@@ -9,7 +9,16 @@ import { openExisting, prepareStore } from './sqlite/store-file.ts';
 import { CopyError, OpenError, type OpenOptions } from './store.ts';
 
 /** A row that refers to another one comes after it. */
-const copied = ['pet', 'account', 'api_key', 'idempotency', 'message', 'rotated_key', 'api_key_usage'] as const;
+const copied = [
+  'pet',
+  'account',
+  'api_key',
+  'idempotency',
+  'message',
+  'rotated_key',
+  'api_key_usage',
+  'api_key_error',
+] as const;
 
 /** Rows that do not live long, or that no release from 2.0.0 on reads. */
 const notCopied = ['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event', 'import', 'form_token'];

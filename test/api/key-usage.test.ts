@@ -97,6 +97,66 @@ test('a flush that fails is logged and repeated; a request counts for the day of
   ]);
 });
 
+test('the last ten errors of a key are kept, with what their operation was and which request had them', async () => {
+  stopTimers();
+  const { get, call, newKey, setTime, store, app } = await start();
+  const { key, id } = await newKey();
+  const ids: unknown[] = [];
+  const failAt = async (second: number, path: string, method = 'GET') => {
+    setTime(new Date(+noon + second * 1000));
+    ids.unshift((await call(method, path, { key })).headers['x-request-id']);
+  };
+  const kept = async () => {
+    vi.advanceTimersByTime(60_000);
+    return expect.poll(async () => (await store.accounts.listErrors(id)).map(({ requestId }) => requestId));
+  };
+  for (let second = 0; second < 12; second++) await failAt(second, `/v1/pets/${second}`);
+  await (await kept()).toEqual(ids.slice(0, 10));
+  await get('/v1/pets', { key });
+  await failAt(20, '/v1/pets?limit=<secret>');
+  await failAt(21, '/v1/pets/not-a-number');
+  await failAt(22, '/v1/pets', 'DELETE');
+  // What was written before is not written again.
+  const write = store.accounts.recordUses;
+  vi.spyOn(store.accounts, 'recordUses').mockImplementationOnce(async (uses) => {
+    await write(uses);
+    throw new Error('the reply of the commit is lost');
+  });
+  await (await kept()).toEqual(ids.slice(0, 10));
+  await failAt(23, '/v1/store/orders');
+  await app.close();
+  const at = (second: number) => new Date(+noon + second * 1000);
+  const errors = await store.accounts.listErrors(id);
+  expect(errors.map(({ requestId }) => requestId)).toEqual(ids.slice(0, 10));
+  expect(errors.slice(0, 5)).toMatchObject([
+    { operation: 'GET /v1/store/orders', code: 'not_implemented', at: at(23) },
+    { operation: 'DELETE /v1/pets', code: 'method_not_allowed', at: at(22) },
+    { operation: 'GET /v1/pets/{petId}', code: 'invalid_parameter', at: at(21) },
+    { operation: 'GET /v1/pets', code: 'invalid_parameter', at: at(20) },
+    { operation: 'GET /v1/pets/{petId}', code: 'pet_not_found', at: at(11) },
+  ]);
+  expect(await store.accounts.listErrors(1)).toEqual([]);
+});
+
+test('between two writes, a server holds ten errors of a key and day', async () => {
+  stopTimers();
+  const { get, store } = await start();
+  const held: unknown[] = [];
+  const recordUses = vi.spyOn(store.accounts, 'recordUses').mockImplementation(async ([use]) => {
+    held.push(use?.errors?.length);
+    throw new Error('the disk is full');
+  });
+  for (let minute = 1; minute <= 2; minute++) {
+    for (let count = 0; count < 11; count++) await get('/v1/pets?limit=0');
+    vi.advanceTimersByTime(60_000);
+    await expect.poll(() => held.length).toBe(minute);
+  }
+  expect(held).toEqual([10, 10]);
+  recordUses.mockRestore();
+  vi.advanceTimersByTime(60_000);
+  await expect.poll(() => store.accounts.listErrors(1)).toHaveLength(10);
+});
+
 test('the last use is the latest one, but none of a clock that was ahead', async () => {
   const { store, setTime } = await borrowStore();
   const { accounts } = store;
@@ -119,14 +179,14 @@ test('the last use is the latest one, but none of a clock that was ahead', async
 test('a hundred keys take as many statements as one: each is a round trip to PostgreSQL', () => {
   const use = {
     ...{ lastUsedAt: 0, succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0 },
-    error: null,
-    errorAt: null,
+    errors: [{ code: 'not_found', at: 0, operation: 'GET /v1/pets', requestId: '1' }],
   };
   const countFor = (keys: number) => {
     const uses = Array.from(Array(keys), (_, index) => ({ ...use, id: index + 1, deprecatedCalls: 0 }));
     const steps = recordUses({ uses, at: 0 });
     let count = 0;
-    for (let step = steps.next(); !step.done; step = steps.next([])) count += 1;
+    // The first statement finds the keys.
+    for (let step = steps.next(); !step.done; step = steps.next(count === 0 ? uses : [])) count += 1;
     return count;
   };
   expect(countFor(100)).toBe(countFor(1));

@@ -81,7 +81,7 @@ const races: Races = {
   recordUses: {
     input: ({ key }, copy) => {
       const counts = { succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 1 };
-      const uses = [key, key + 1].map((id) => ({ id, lastUsedAt: at, ...counts, error: null, errorAt: null }));
+      const uses = [key, key + 1].map((id) => ({ id, lastUsedAt: at, ...counts, errors: [] }));
       return { uses: copy % 2 === 0 ? uses : uses.toReversed(), at };
     },
     effects: once,

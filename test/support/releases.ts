@@ -9,6 +9,7 @@ import { temporaryFolder } from './store.ts';
 const firstSince = {
   '1.0.0': 'migrations/sqlite/0004_pet_revision.sql',
   '1.1.0': 'migrations/postgres/0011_rendered_animals.sql',
+  '2.5.1': 'migrations/sqlite/0009_key_errors.sql',
 };
 type Release = keyof typeof firstSince;
 export const releases = Object.keys(firstSince) as Release[];

@@ -44,7 +44,17 @@ export const newStore = () => newDatabase({ template: 'template_animals' });
 export const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
 const tables = [
-  ...['pet', 'account', 'rotated_key', 'form_token', 'api_key_usage', 'api_key', 'idempotency', 'message'],
+  ...[
+    'pet',
+    'account',
+    'rotated_key',
+    'form_token',
+    'api_key_usage',
+    'api_key_error',
+    'api_key',
+    'idempotency',
+    'message',
+  ],
   ...['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'],
 ];
 

@@ -1,17 +1,17 @@
 /** Records the use of API keys, and deletes what is only kept for a time. */
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { clockSkewMs } from '../../core/limits.ts';
-import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
+import { type Counts, dayOf, type KeyError, keptDays, keptErrors } from '../../core/usage.ts';
 import { eachOf, endOneOf, forUpdate, oneOf, raw, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
 import { sweepMessages } from './messages.ts';
 
-/** A server's counts for a key on the day of `lastUsedAt`, in milliseconds. */
+/** A server's counts for a key on the day of `lastUsedAt`. Times are in milliseconds. */
 interface UsedKey extends Counts {
   id: number;
   lastUsedAt: number;
   deprecatedCalls: number;
-  error: string | null;
-  errorAt: number | null;
+  /** In order. */
+  errors: (Omit<KeyError, 'at'> & { at: number })[];
 }
 
 /** Messages, and Idempotency-Keys, that one call deletes at most: after an import there may be millions. */
@@ -21,6 +21,7 @@ const swept = 500;
 const numberOf = (name: string) => `CAST(value ->> '${name}' AS bigint)`;
 const numbers = ['id', 'day', 'succeeded', 'clientErrors', 'rateLimited', 'serverErrors', 'deprecatedCalls', 'errorAt'];
 const keyId = raw(numberOf('id'));
+const errorAt = raw(numberOf('at'));
 const calls = raw(`sum(${numberOf('deprecatedCalls')})`);
 const lastUse = raw(`max(${numberOf('lastUsedAt')})`);
 const columns = raw(numbers.map(numberOf).join());
@@ -30,14 +31,17 @@ const columns = raw(numbers.map(numberOf).join());
  * have requests, so it also deletes what is kept for a day only.
  */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
-  const given = JSON.stringify(uses);
+  const given = JSON.stringify(uses.map(({ id }) => ({ id })));
   // In this order, so that two servers do not wait for each other. The locks also keep the keys, to which the rows refer, until the commit.
   const keys = yield* sql<{ id: number }>`
     SELECT id FROM api_key WHERE id ${oneOf} SELECT ${keyId} FROM ${eachOf}(${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
   const ids = new Set(keys.map((key) => key.id));
-  const known = JSON.stringify(
-    uses.filter((use) => ids.has(use.id)).map((use) => ({ ...use, day: dayOf(use.lastUsedAt) })),
-  );
+  const ofKnown = uses.filter((use) => ids.has(use.id));
+  const counts = ofKnown.map(({ errors, ...use }) => {
+    const last = errors.at(-1);
+    return { ...use, day: dayOf(use.lastUsedAt), error: last?.code ?? null, errorAt: last?.at ?? null };
+  });
+  const known = JSON.stringify(counts);
   yield* sql`
     UPDATE api_key SET deprecated_calls = deprecated_calls + calls,
       last_used_at = CASE WHEN last_used_at > at AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE at END
@@ -55,9 +59,25 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
       deprecated_calls = kept.deprecated_calls + excluded.deprecated_calls,
       error_code = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_code ELSE kept.error_code END,
       error_at = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_at ELSE kept.error_at END`;
+  const errors = ofKnown.flatMap(({ id, errors }) => errors.map((error) => ({ ...error, id })));
+  if (errors.length > 0) yield* keepErrors(JSON.stringify(errors));
   yield* sweepUsage(dayOf(at) - keptDays, uses.length);
   yield* sweepMessages(at, swept);
   yield* sweepRetries(at);
+}
+
+/** Adds errors, and deletes those of their keys that are no longer among the last ones. Of a commit whose reply was lost, none is added twice. */
+function* keepErrors(errors: string): Steps<void> {
+  yield* sql`
+    INSERT INTO api_key_error (key_id, at, operation, code, request_id)
+    SELECT ${keyId}, ${errorAt}, value ->> 'operation', value ->> 'code', value ->> 'requestId' FROM ${eachOf}(${errors}) WHERE true
+    ON CONFLICT DO NOTHING`;
+  yield* sql`
+    DELETE FROM api_key_error WHERE (key_id, at, request_id) IN (
+      SELECT key_id, at, request_id FROM (
+        SELECT key_id, at, request_id, row_number() OVER (PARTITION BY key_id ORDER BY at DESC, request_id DESC) AS place
+        FROM api_key_error WHERE key_id ${oneOf} SELECT ${keyId} FROM ${eachOf}(${errors}) ${endOneOf}
+      ) AS kept WHERE place > ${keptErrors})`;
 }
 
 /** Deletes rows of `last` and of days before it: twice as many as were added, so that they do not pile up. */

@@ -18,12 +18,12 @@ async function open(uses: Omit<KeyUse, 'id'>[], time = now, options: Parameters<
 }
 
 test('the use of a key is a chart of 30 days, whose smallest parts can be seen, and a table', async () => {
-  const lastError = { code: 'pet_not_found', at: now } as const;
+  const errors = [{ code: 'pet_not_found', at: now, operation: 'GET /v1/pets/{petId}', requestId: '4cd1-9a' }];
   const today = { succeeded: 500, clientErrors: 250, rateLimited: 1, serverErrors: 249, deprecatedCalls: 3 };
   const { pages } = await open([
     { ...none, lastUsedAt: daysAgo(30), succeeded: 9999 },
     { ...none, lastUsedAt: daysAgo(29), succeeded: 2000 },
-    { ...today, lastUsedAt: now, lastError },
+    { ...today, lastUsedAt: now, errors },
     { ...none, lastUsedAt: daysAgo(-1), succeeded: 9999 },
   ]);
   // Beside the bar of 2,000 requests, that of one can be seen.
@@ -32,6 +32,7 @@ test('the use of a key is a chart of 30 days, whose smallest parts can be seen, 
   expect(plainText(pages[0])).toContain('3,000 requests in 30 days');
   const text = plainText(pages[1]);
   for (const shown of [
+    'Last errors Time (UTC) Operation Code Request id 2027-03-01 10:00:00 GET /v1/pets/{petId} pet_not_found 4cd1-9a By day',
     '2,000 1,000 0 ',
     '31 Jan 6 Feb 12 Feb 18 Feb 24 Feb 2xx 2,500 4xx 250 429 1 5xx 249',
     '3,000 requests from 2027-01-31 to 2027-03-01 (UTC), most on 2027-01-31: 2,000. Errors: 500 (16.7%).',
@@ -47,7 +48,7 @@ test('the use of a key is none in 30 days: the pages say so, and have no chart a
   const { pages } = await open([{ ...none, lastUsedAt: daysAgo(30), succeeded: 1, deprecatedCalls: 1 }]);
   for (const page of pages) {
     expect(plainText(page)).toMatch(/No requests in (the last )?30 days/);
-    expect(page.text).not.toMatch(/<svg|<table|5 December 2030|Deprecated calls/);
+    expect(page.text).not.toMatch(/<svg|<table|5 December 2030|Deprecated calls|Last errors/);
   }
 });
 

@@ -1,5 +1,6 @@
 /** Does on the account pages, in a browser, what a person does. */
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { BrowserContextOptions } from 'playwright-core';
 import { expect } from 'vitest';
@@ -117,7 +118,9 @@ export async function addOldKeys({ accounts }: Store, account: string): Promise<
   const used = await accounts.addKey({ ...key, lifetimeMs: null, secret: newSecret(false) });
   await accounts.addKey({ ...key, lifetimeMs: 1, secret: newSecret(false) });
   const lastUsedAt = new Date();
-  const lastError = { code: 'invalid_parameter', at: lastUsedAt } as const;
+  const errors = [
+    { code: 'invalid_parameter', at: lastUsedAt, operation: 'GET /v1/pets/{petId}', requestId: randomUUID() },
+  ];
   const counts = { succeeded: 1204, clientErrors: 12, deprecatedCalls: 3 };
-  await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, lastError }]);
+  await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, errors }]);
 }

@@ -192,13 +192,13 @@ describe('key', () => {
     await expectRows(folder, [['key usage 1', 0, 'Key 1 has no requests in 90 days.\n']]);
     const [first, last] = [new Date(Date.now() - 86_400_000), new Date()];
     const [yesterday, today] = [first, last].map((date) => date.toISOString().slice(0, 10));
-    const lastError = { code: 'invalid_parameter', at: last } as const;
+    const errors = [{ code: 'invalid_parameter', at: last, operation: 'GET /v1/pets', requestId: 'r' }];
     const counts = { succeeded: 0, clientErrors: 3, rateLimited: 2, serverErrors: 1, deprecatedCalls: 7 };
     const none = { succeeded: 1200, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
     await useStore(folder, ({ accounts }) =>
       accounts.recordUses([
         { id: 1, lastUsedAt: first, ...none },
-        { id: 1, lastUsedAt: last, ...counts, lastError },
+        { id: 1, lastUsedAt: last, ...counts, errors },
       ]),
     );
     const table = [

@@ -29,11 +29,11 @@ describe('check', () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     expect(await run('check')).toMatch(
-      /^file +\.\/data\/animal-store\.db\n(?:.+\n)+latest schema version +8\nrows of pet +2\nNo problems were found\.\n$/,
+      /^file +\.\/data\/animal-store\.db\n(?:.+\n)+latest schema version +9\nrows of pet +2\nNo problems were found\.\n$/,
     );
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ...{ ok: true, file: './data/animal-store.db', rows: { pet: 2 }, problems: [] },
-      ...{ sqliteVersion: expect.any(String), schemaVersion: 8, latestSchemaVersion: 8 },
+      ...{ sqliteVersion: expect.any(String), schemaVersion: 9, latestSchemaVersion: 9 },
     });
     expect(fs.readFileSync(store).equals(before)).toBe(true);
   });
@@ -243,9 +243,9 @@ describe('restore', () => {
 
   test('migrates an older schema to this release', async () => {
     const { at, store, folder, run } = await withBackup();
-    change(at('copy.db'), 'DROP TABLE api_key_usage; DELETE FROM migration WHERE version > 7');
+    change(at('copy.db'), 'DROP TABLE api_key_error; DELETE FROM migration WHERE version > 8');
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder });
-    expect([code, stderr]).toEqual([0, 'Applied 0008_key_usage.sql.\n']);
+    expect([code, stderr]).toEqual([0, 'Applied 0009_key_errors.sql.\n']);
     expect(await run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(store)).toEqual(['Tabby']);
   });

@@ -29,6 +29,7 @@ const rows = `
   INSERT INTO message VALUES ('msg_2', 2, 'He said {"NULL"},\\ ' || char(10), 'queued', 1), ('msg_10', 3, '', 'queued', 2);
   INSERT INTO rotated_key VALUES (1, 9);
   INSERT INTO api_key_usage VALUES (1, 2, 1, 2, 3, 4, 5, 'pet_not_found', ${greatest}), (1, 1, 0, 0, 0, 0, 0, NULL, NULL);
+  INSERT INTO api_key_error VALUES (2, ${greatest}, 'GET /v1/pets', 'rate_limited', 'b'), (2, ${greatest}, 'é', '', 'a'), (2, 1, '', 'x', 'c');
   DELETE FROM account WHERE id IN (1, 4);
   DELETE FROM api_key WHERE id = 9`;
 

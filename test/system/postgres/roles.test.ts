@@ -96,9 +96,12 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
   await accounts.keysFrom(1, 1);
   await accounts.listOwnKeys(person.id, limits.activeKeys);
   await accounts.findKey(newSecret(true).hash);
-  await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ id: added.id, lastUsedAt, deprecatedCalls: 1 })));
+  const errors = Array.from(Array(12), (_, error) => ({ code: '', at, operation: '', requestId: `${error}` }));
+  const use = { id: added.id, deprecatedCalls: 1, errors };
+  await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ ...use, lastUsedAt })));
   await accounts.listUsage(added.id, 1);
   await accounts.listOwnUsage(person.id, 1);
+  await accounts.listErrors(added.id);
   await accounts.rotateKey(added.id, at, newSecret(true));
   await accounts.revokeKey(added.id);
   await accounts.listAccounts();

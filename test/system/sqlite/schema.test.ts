@@ -23,7 +23,7 @@ const foreign: [what: string, sql: string][] = [
   ['view mine is added', 'CREATE VIEW mine AS SELECT 1'],
   [
     'view migration is added',
-    `PRAGMA user_version = 8; DROP TABLE migration; CREATE VIEW migration AS
+    `PRAGMA user_version = 9; DROP TABLE migration; CREATE VIEW migration AS
      WITH RECURSIVE endless (version, name) AS (SELECT 1, 'x' UNION ALL SELECT version + 1, name FROM endless) SELECT * FROM endless`,
   ],
   ['table mine is added', 'CREATE TABLE mine (account_id REFERENCES account (id))'],
