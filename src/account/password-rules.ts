@@ -45,7 +45,10 @@ export function passwordFault(password: string, name: string): string | undefine
   const lower = text.toLowerCase();
   const others = lower.replaceAll(toNfc(name, limits.passwordCharacters).toLowerCase(), '');
   if (others !== lower && (others.length <= few || isKnown(others))) return 'must be more than the name of the account';
-  if (new Set(lower).size < 5 || periodOf(lower) !== lower) return 'must not repeat the same characters';
+  const part = periodOf(lower);
+  if (part !== lower && isKnown(part))
+    return `is a common password written ${lower === part + part ? 'twice' : 'again and again'}`;
+  if (part !== lower || new Set(lower).size < 5) return 'must not repeat the same characters';
   if (isKnown(lower)) return 'is too common: choose one that nobody else would think of';
   return undefined;
 }

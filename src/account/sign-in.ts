@@ -7,8 +7,8 @@ import type { App } from '../http/operation.ts';
 import { type Fault, FormError, formReader, Name, Password } from './forms.ts';
 import type { AccountScope } from './scope.ts';
 
-/** At the password, which is more often wrong than the name. */
-const wrong = { field: 'password', text: 'The name or the password is wrong.' };
+/** Of no field: either may be wrong. */
+const wrong = { text: 'The name or the password is wrong.' };
 
 /** Adds `/account/sign-in` and `/account/sign-out`. */
 export function signIn(app: App, scope: AccountScope): void {

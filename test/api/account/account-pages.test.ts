@@ -325,7 +325,7 @@ describe('a refused form', () => {
 
   /** The path, what the form has, and what is wrong, by the control at which the page says so. The last may be of none. */
   const forms: [string, Record<string, string | string[]>, Record<string, string>][] = [
-    ['/account/sign-in', { name: 'ada', password: 'wrong' }, { password: 'The name or the password is wrong.' }],
+    ['/account/sign-in', { name: 'ada', password: 'wrong' }, { none: 'The name or the password is wrong.' }],
     ['/account/sign-in', { name: 'ada', password: [password, password] }, { password: 'Password must be given once.' }],
     [
       '/account/sign-in',

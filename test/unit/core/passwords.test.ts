@@ -85,8 +85,15 @@ describe('a common password', () => {
 
   test('is one that repeats, however long its part is', () => {
     const parts = ['a', 'ab', 'q8#nV', 'q8#nV2!xLp', 'seven otters sing', '🦊🐙🦉', 'e\u0301a\u0301o\u0301'];
-    const few = ['aaaaaaaaaaaaaab', 'q8#nVq8#nVq8#nVq8', 'q8#nVQ8#NVq8#nv', '12345678901234567890'];
+    const few = ['aaaaaaaaaaaaaab', 'q8#nVq8#nVq8#nVq8', 'q8#nVQ8#NVq8#nv'];
     expect(except([...parts.map((part) => part.repeat(15)), ...few], /^must not repeat/)).toEqual([]);
+  });
+
+  test('is one that is a common one written twice or more often', () => {
+    const twice = ['passwordpassword', 'PasswordPassword', 'password!password!', '12345678901234567890'];
+    expect(except(twice, /^is a common password written twice$/)).toEqual([]);
+    const often = ['dragondragondragon', 'qwertyqwertyqwe'];
+    expect(except(often, /^is a common password written again and again$/)).toEqual([]);
   });
 
   test('of a name that is too long takes no time to find', () => {
