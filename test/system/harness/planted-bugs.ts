@@ -360,9 +360,9 @@ export const plantedBugs: PlantedBug[] = [
   ],
   [
     'the name of a key is not escaped',
-    'src/pages/account/keys.eta',
-    '<%= key.name %>',
-    '<%~ key.name %>',
+    'src/pages/account/row.eta',
+    '<%= key.name %><span',
+    '<%~ key.name %><span',
     'api/account/account-attacks',
     'markup in a name (XSS) > is shown as text',
   ],
