@@ -19,7 +19,7 @@ const keep = () => {
   lost = false;
 };
 addEventListener('copy', keep);
-document.querySelector('a.button')?.addEventListener('click', keep);
+document.querySelector('#stored')?.addEventListener('click', keep);
 addEventListener('beforeunload', (event) => {
   if (!lost) return;
   event.preventDefault();
@@ -31,6 +31,8 @@ for (const box of document.querySelectorAll('.copy')) {
   const button = document.createElement('button');
   button.type = 'button';
   button.textContent = code.id === 'key' ? 'Copy key' : 'Copy command';
+  // The page has one main button.
+  if (code.id !== 'key') button.className = 'quiet';
   copyOnClick(button, async () => {
     const copied = await copy(code);
     if (copied) keep();
@@ -38,6 +40,12 @@ for (const box of document.querySelectorAll('.copy')) {
   });
   box.append(button);
 }
+
+// The reference takes the key from the fragment of its address, which no browser sends to a server. This page stays: the key is not stored by that.
+document.querySelector('#try')?.addEventListener('click', (event) => {
+  event.preventDefault();
+  open(`${event.currentTarget.href}#key=${document.querySelector('#key').textContent}`, '_blank', 'noopener');
+});
 
 // Back must not show the key again: the browser may have kept the page.
 addEventListener('pagehide', () => {

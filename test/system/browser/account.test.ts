@@ -2,6 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { newSecret } from '../../../src/core/accounts.ts';
+import { limits } from '../../../src/core/limits.ts';
 import { startServer } from '../../support/process.ts';
 import { openAccount, password, runShown, storeOf } from './account.ts';
 import { clipboard, describeInBrowser, otherHost } from './page.ts';
@@ -83,6 +85,93 @@ describeInBrowser('the account pages', () => {
       await shown('Settings');
       expect(warnings, way).toBe(expected);
     }
+  });
+
+  test('hand a new key to the reference in another tab, in no address that is sent', async () => {
+    const server = await startServer();
+    const { page, context, signUp, makeKey, follow, shown } = await openAccount(server);
+    const sent: string[] = [];
+    context.on('request', (request) => void sent.push(request.url() + JSON.stringify(request.headers())));
+    let warnings = 0;
+    page.on('dialog', () => void warnings++);
+    await signUp('robin');
+    const { key } = await makeKey('website');
+    expect(await page.content()).not.toContain('#key=');
+    const [reference] = await Promise.all([context.waitForEvent('page'), follow('Try it in the reference (new tab)')]);
+    await expect.poll(() => reference.url()).toMatch(/\/docs(#|$)/);
+    expect(await reference.evaluate('opener')).toBeNull();
+    await page.evaluate('window.open = (...given) => { window.given = given }');
+    await follow('Try it in the reference (new tab)');
+    const address = `${server.url}/docs#key=${key}`;
+    expect(await page.evaluate('window.given')).toEqual([address, '_blank', 'noopener']);
+    expect(warnings).toBe(0);
+    // The key is not stored by that.
+    await follow('Settings');
+    await shown('Settings');
+    expect(warnings).toBe(1);
+    expect(sent.join()).not.toContain(key.slice(9));
+  });
+
+  test('have one main button beside a new key', async () => {
+    const { page, signUp, makeKey } = await openAccount(await startServer());
+    await signUp('robin');
+    await makeKey('website');
+    const filled = `[...document.querySelectorAll('main :is(button, .button)')]
+      .filter((button) => getComputedStyle(button).backgroundColor !== 'rgba(0, 0, 0, 0)').map((button) => button.textContent)`;
+    expect(await page.evaluate(filled)).toEqual(['Copy key']);
+  });
+
+  test('show fifty keys in three screens; menus open one at a time, and move nothing', async () => {
+    const server = await startServer();
+    const { page, signUp, visit } = await openAccount(server, { viewport: { width: 1280, height: 800 } });
+    await signUp('robin');
+    const { accounts } = await storeOf(server);
+    const key = { account: 'robin', scopes: ['pets:read' as const, 'pets:write' as const], lifetimeMs: null };
+    for (let made = 0; made < limits.activeKeys; made++)
+      await accounts.addKey({ ...key, name: `a program with a name ${made}`, secret: newSecret(false) });
+    await visit('');
+    expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(3 * 800);
+
+    const tops = () => page.evaluate(`[...document.querySelectorAll('.keys > li')].map((row) => row.offsetTop)`);
+    const before = await tops();
+    const menus = page.locator('.menu');
+    const open = () =>
+      page.evaluate(`[...document.querySelectorAll('.menu')].flatMap(({ open }, at) => (open ? [at] : []))`);
+    const menu = menus.nth(7);
+    await menus.nth(3).locator('> summary').click();
+    await menu.locator('> summary').click();
+    expect(await open()).toEqual([7]);
+    const revoke = menu.locator('summary').filter({ hasText: 'Revoke' });
+    await menu.locator('summary').filter({ hasText: 'Rotate' }).click();
+    const top = async () => Number((await revoke.boundingBox())?.y) + Number(await page.evaluate('scrollY'));
+    const topBefore = await top();
+    await revoke.click();
+    expect(await top()).toBe(topBefore);
+    expect(await menu.getByRole('button').allTextContents()).toEqual(['Rotate key', 'Revoke key']);
+    expect(await tops()).toEqual(before);
+
+    await menu.getByRole('button', { name: 'Revoke key' }).press('Escape');
+    expect(await menu.getByRole('button').allTextContents()).toEqual(['Rotate key']);
+    expect(await open()).toEqual([7]);
+    await revoke.press('Escape');
+    expect(await open()).toEqual([]);
+    await menu.locator('> summary').click();
+    await page.getByRole('heading', { level: 1 }).click();
+    expect(await open()).toEqual([]);
+  });
+
+  test('answer a password that is too short with their own message, and a failed sign-in with one', async () => {
+    const { page, visit, fill, press, shown } = await openAccount(await startServer());
+    await visit('/sign-up');
+    await fill('robin', 'too short');
+    await press('Create account');
+    await page.getByRole('alert').getByText('must have 15 to 256 characters; it has 9').waitFor();
+    await visit('/sign-in');
+    await fill('robin', 'too short');
+    await press('Sign in');
+    await shown('Sign in');
+    await page.getByRole('alert').waitFor();
+    expect(await page.getByText('The name or the password is wrong.').count()).toBe(1);
   });
 
   test('work over plain http from another machine, without Sec-Fetch-Site and a clipboard', async () => {
