@@ -394,7 +394,11 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
       await eve.post(`${path}/revoke`),
       await eve.get(path),
     ];
-    for (const page of pages) expect([page.status, alertOf(page)], path).toEqual([404, 'You have no such key.']);
+    for (const page of pages)
+      expect([page.status, alertOf(page)], path).toEqual([
+        404,
+        'You have no such key, or it was rotated or revoked in the meantime.',
+      ]);
   }
   const list = plainText(await eve.get(`/account?account=ada&id=${id}`));
   expect(list).not.toMatch(new RegExp(`canary-key|${key.slice(0, 13)}`));

@@ -19,7 +19,7 @@ import { textRows } from '../../support/store.ts';
 const start = new Date('2027-03-01T10:00:00Z');
 const later = (ms: number) => new Date(start.getTime() + ms);
 
-const noKey = [404, 'You have no such key.'];
+const noKey = [404, 'You have no such key, or it was rotated or revoked in the meantime.'];
 const hint = (page: Page) => `${keyOf(page).slice(0, 13)}…`;
 
 /** A server at `start`, where `ada` is signed in and has no key. */
@@ -118,7 +118,7 @@ test('a key is rotated once, and needs a new one if its replacement has ended', 
   const { ada } = await startWithAda();
   await makeKey(ada);
   await rotateKey(ada, 2, '1h');
-  expect(alertOf(await rotateKey(ada, 2, '1h'))).toBe('This key was rotated or revoked meanwhile.');
+  expect(alertOf(await rotateKey(ada, 2, '1h'))).toBe(noKey[1]);
   await ada.post('/account/keys/3/revoke');
   const page = plainText(await ada.get('/account'));
   expect(page).toMatch(/Ending soon: website in 1 hour .*\(its replacement has ended: make a new key\)\./);
