@@ -6,6 +6,7 @@ import { rateLimited } from '../http/errors.ts';
 import { createRecent } from '../http/recent.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
+import { inWords } from './times.ts';
 
 /** For how long a failed attempt to sign in counts. */
 const windowOfSignInMs = 15 * minuteMs;
@@ -39,12 +40,9 @@ function createLimit(max: number, windowMs: number) {
 
 type Subject = ReturnType<ReturnType<typeof createLimit>>;
 
-function tooMany(what: string, waitMs: number) {
-  const minutes = Math.ceil(waitMs / minuteMs);
-  const hours = Math.ceil(minutes / 60);
-  const wait = minutes === 1 ? 'a minute' : hours > 1 ? `${hours} hours` : `${minutes} minutes`;
-  return rateLimited(waitMs, `${what}: try again in ${wait}.`);
-}
+/** Rounded up: whoever tries again then is not too early. */
+const tooMany = (what: string, waitMs: number) =>
+  rateLimited(waitMs, `${what}: try again ${inWords(Math.ceil(waitMs / minuteMs) * minuteMs)}.`);
 
 export function createAttempts(passwords: Passwords, now: () => Date) {
   // Names that somebody makes up push out no network, and networks no account.

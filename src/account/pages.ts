@@ -3,12 +3,13 @@ import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { RefusedError } from '../core/accounts.ts';
 import { type ApiError, errorTable } from '../core/errors.ts';
-import { dayMs, hourMs, limits, minuteMs } from '../core/limits.ts';
+import { limits } from '../core/limits.ts';
 import { headersOf, logError, sendError, toApiError } from '../http/errors.ts';
 import { pageHeaders } from '../http/headers.ts';
 import type { App } from '../http/operation.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
+import { relativeTime, timeOf } from './times.ts';
 
 /** Compiles each template when a page needs it for the first time. */
 const eta = new Eta({ views: `${import.meta.dirname}/../pages`, cache: true });
@@ -79,29 +80,6 @@ function refusalOf({ error, idOf = (field) => field }: PageData, id: string) {
     return `${described && ` aria-describedby="${described}"`}${faultAt(id) ? ' aria-invalid="true"' : ''}`;
   };
   return { summary, faultAt, marks };
-}
-
-/** A time in UTC, to the minute. */
-const timeOf = (date: Date) => `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
-
-const relative = new Intl.RelativeTimeFormat('en');
-/** A unit, its length, and from which time on it is used: 90 days are not "3 months". */
-const units = [
-  ['year', 365 * dayMs, 730 * dayMs],
-  ['month', 30.4 * dayMs, 100 * dayMs],
-  ['day', dayMs, dayMs],
-  ['hour', hourMs, hourMs],
-  ['minute', minuteMs, minuteMs],
-] as const;
-
-/** A time such as "3 days ago" or "in 90 days", as HTML. The exact time is shown to the mouse, and read by screen readers. */
-function relativeTime(date: Date, now: Date): string {
-  // 59 minutes and 59 seconds are an hour.
-  const ms = minuteMs * Math.round((date.getTime() - now.getTime()) / minuteMs);
-  const [unit, unitMs] = units.find(([, , fromMs]) => Math.abs(ms) >= fromMs) ?? [];
-  const text = unit ? relative.format(Math.round(ms / unitMs), unit) : 'now';
-  const exact = timeOf(date);
-  return `<time datetime="${date.toISOString()}" title="${exact}">${text}<span class="unseen"> (${exact})</span></time>`;
 }
 
 /** Pages that are made at the same time, and in one turn of the event loop: one with many keys takes milliseconds, which API clients would wait. */

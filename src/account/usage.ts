@@ -1,5 +1,5 @@
 /** What the account pages show of the use of a key: a chart of its requests a day, drawn here, and the same figures as text. */
-import { dateText, daysUntilSunset, sunset } from '../core/deprecation.ts';
+import { dateText, sunset } from '../core/deprecation.ts';
 import { dayMs } from '../core/limits.ts';
 import { type DayOfUse, dateOf, dayOf, type Outcome, outcomes, requestsOf } from '../core/usage.ts';
 
@@ -50,6 +50,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
     return { name, label: labels[name], path: '', count: figure(count) };
   });
   const errors = requests - sum(({ succeeded }) => succeeded);
+  const last = shown.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
   const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
   const bars = shown.map((day) => {
     const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
@@ -77,21 +78,12 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
     axis: [top, top / 2, 0].map((count) => figure(count)),
     dates: Array.from(Array(shownDays / daysOfLabel), (_, at) => axisDate((first + at * daysOfLabel) * dayMs)),
     bars,
-    deprecated: deprecatedCallsOf(shown, now, removed),
-  };
-}
-
-/** Undefined if there was none. */
-function deprecatedCallsOf(days: DayOfUse[], now: Date, removed: boolean) {
-  const last = days.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
-  const left = daysUntilSunset(now);
-  return (
-    last && {
-      calls: figure(days.reduce((all, { deprecatedCalls }) => all + deprecatedCalls, 0)),
+    /** Undefined if there was none. */
+    deprecated: last && {
+      calls: figure(sum(({ deprecatedCalls }) => deprecatedCalls)),
       lastDay: last.day,
       sunset: dateText(sunset),
       removed,
-      left: left > 0 && (left === 1 ? '1 day is left' : `${figure(left)} days are left`),
-    }
-  );
+    },
+  };
 }

@@ -14,7 +14,7 @@ export const isRemoved = (now: Date, enforced: boolean) => enforced && now.getTi
 const warningDays = 90;
 
 /** Whole days until the removal, rounded up; 0 or less once it has happened. */
-export const daysUntilSunset = (now: Date) => Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
+const daysUntilSunset = (now: Date) => Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
 
 /** The log message from 90 days before the removal on; undefined before that. */
 export function sunsetWarning(now: Date): string | undefined {

@@ -358,7 +358,7 @@ describe('brute force', () => {
       app.open({ 'x-forwarded-for': '192.0.2.7' }).post('/account/sign-up', { name, password: text });
     for (let form = 0; form < 51; form++) expect((await signUp('n', 'short')).status).toBe(400);
     for (let form = 0; form < 50; form++) expect((await signUp('a1')).status).toBe(400);
-    expectLimited(await signUp('n'), /^Too many new accounts from this address: try again in 24 hours\.$/);
+    expectLimited(await signUp('n'), /^Too many new accounts from this address: try again in 1 day\.$/);
     expect(await app.store.people.findPerson('n')).toBeUndefined();
   }, 60_000);
 });
