@@ -20,8 +20,8 @@ const dayWidth = 8;
 /** Heights in pixels: that of a full bar, of the smallest part that can be seen, and of the gap above a part. */
 const charts = { small: [14, 1, 0], large: [160, 3, 1] } as const;
 
-/** A date of the axis stands below the first of so many days. */
-const daysOfLabel = 6;
+/** The axis has one date for so many days, below the first of them. */
+const daysPerDate = 6;
 
 /** Numbers with separators of thousands. */
 const figure = new Intl.NumberFormat('en-GB').format;
@@ -51,6 +51,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
   });
   const errors = requests - sum(({ succeeded }) => succeeded);
   const last = shown.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
+  // Higher than a full bar: its smallest parts may have been raised to minPart.
   const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
   const bars = shown.map((day) => {
     const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
@@ -76,7 +77,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
     series,
     errors: `${figure(errors)} (${percent(errors / requests)})`,
     axis: [top, top / 2, 0].map((count) => figure(count)),
-    dates: Array.from(Array(shownDays / daysOfLabel), (_, at) => axisDate((first + at * daysOfLabel) * dayMs)),
+    dates: Array.from(Array(shownDays / daysPerDate), (_, at) => axisDate((first + at * daysPerDate) * dayMs)),
     bars,
     /** Undefined if there was none. */
     deprecated: last && {

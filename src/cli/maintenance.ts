@@ -18,7 +18,7 @@ const healthTimeoutMs = 3000;
 
 /** The file to write for a command: where `file` leads, if it is a symbolic link. Throws CommandError if the command must not write it. */
 export function targetOf({ settings }: Cli, file: string, force: true | undefined): string {
-  // A PostgreSQL URL names no file.
+  // Made of a PostgreSQL URL, this is a path where nothing is.
   const store = sqliteFile(settings().DATABASE_URL);
   const target = realFile(file);
   if (['', ...sidecarFiles].some((suffix) => isSame(target, store + suffix))) refuse(`${file} is the store itself.`);

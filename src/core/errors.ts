@@ -66,6 +66,7 @@ export function codeOf(error: unknown): string {
 export function outageOf(error: unknown): string {
   const cause = error instanceof ApiError && error.cause !== undefined ? error.cause : error;
   const [code, message] = [codeOf(cause), messageOf(cause)];
+  // Every message includes the code '' of an error without one.
   return message.includes(code) ? message : `${code}: ${message}`;
 }
 

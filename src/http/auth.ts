@@ -36,7 +36,7 @@ export type KeyCache = ReturnType<typeof createKeyCache>;
 export function createKeyCache() {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
-    /** The key, and performance.now() before its look-up. However old the entry is, a client that sends this key does not guess. */
+    /** The key, and performance.now() before its look-up. Even an old entry shows that the client does not guess keys, so it need not wait with strangers. */
     find: (authorization = '') =>
       known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')),
     remember: (authorization: string, key: KnownKey, askedAt: number) => known.set(authorization, { key, askedAt }),
@@ -91,7 +91,7 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
       request.errorCode = missing.code;
       return void reply.sendResponse(missingResponse);
     }
-    // This key was verified at most half a second ago. The plugin returns a promise, which costs a third of a read.
+    // Not the plugin for a key that was verified at most half a second ago: it returns a promise, which costs a third of a read.
     const known = keys.find(authorization);
     if (known && performance.now() - known.askedAt < knownForMs && !rejectionReason(known.key, now())) {
       request.apiKey = known.key;

@@ -28,7 +28,7 @@ function bodyFault({ headers, routeOptions, content }: FastifyRequest): ApiError
   const { bodyLimit, config } = routeOptions;
   if (config.form) {
     if (!form.test(type ?? '')) return notForm;
-  } else if (type === undefined ? content : !json.test(type)) return new ApiError('unsupported_media_type');
+  } else if (content && !json.test(type ?? '')) return new ApiError('unsupported_media_type');
   if (coding !== undefined && !/^identity$/i.test(coding)) return encoded;
   if (length !== undefined && Number(length) > bodyLimit) return tooLarge(bodyLimit);
   return undefined;
@@ -97,7 +97,7 @@ const checkBody: preParsingHookHandler = (request, reply, payload, done) => {
   const error = bodyFault(request);
   // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
   if (!error && headers.expect !== undefined && raw.httpVersion === '1.1') reply.raw.writeContinue();
-  // Until the body is there.
+  // The start of the body's time: addParser adds the end.
   request.bodyMs = -reply.elapsedTime;
   done(error ?? null, payload);
 };

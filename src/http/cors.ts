@@ -25,7 +25,7 @@ export type HeadersFor = (origin?: string) => Headers;
 /** Returns a function: the CORS headers of a response to a page of `origin`. If `origins` is undefined, no response has any. */
 export function createCors(origins: string[] | undefined): HeadersFor {
   if (origins === undefined) return () => ({});
-  // As browsers send them: in lower case, without the default port. That of an app, such as capacitor://localhost, is opaque to URL.
+  // As browsers send them: in lower case, without the default port. Of an app's, such as capacitor://localhost, URL would make 'null'.
   const allowed = new Set(origins.map((text) => (/^https?:/i.test(text) ? new URL(text).origin : text.toLowerCase())));
   return (origin = '') => ({
     vary: 'Origin',

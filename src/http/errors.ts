@@ -60,9 +60,9 @@ function logOutage(error: ApiError, { log, server }: FastifyRequest): void {
   const reason = outageOf(error);
   const counts = outages.get(server.log) ?? new Map<string, number>();
   outages.set(server.log, counts);
-  const more = counts.get(reason);
-  counts.set(reason, more === undefined ? 0 : more + 1);
-  if (more !== undefined) return;
+  const repeats = counts.get(reason);
+  counts.set(reason, repeats === undefined ? 0 : repeats + 1);
+  if (repeats !== undefined) return;
   log.error({ reason }, error.code);
   setTimeout(() => {
     const count = counts.get(reason);
@@ -89,7 +89,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   request.errorCode = error.code;
   logError(error, request);
   const { status, headers, body } = errorResponse(error);
-  // Those of a response that was refused when it was ready.
+  // Of the response in whose place this error is sent, if fairness.ts refused it when it was ready (onSend).
   for (const name of ['etag', 'content-encoding', 'link', 'location']) reply.removeHeader(name);
   if (reply.getHeader('vary') === 'Authorization') reply.removeHeader('vary');
   reply.code(status).headers(headers).send(body);

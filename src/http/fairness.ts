@@ -97,11 +97,13 @@ export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { ke
   });
   app.decorate('takeTurn', (request, reply, done) => {
     const share = shareOf(request.apiKey, request.client.network);
+    // Until its key was looked up, the request counted for its network, or for what the cache said of the key.
     const refusal = share === request.share ? undefined : take(request, share, 1);
     if (refusal) done(refusal);
     else enter(share, reply, done);
   });
 
+  // What a holder has spent counts half as much each second; one that has spent nearly nothing is forgotten.
   const timer = setInterval(() => {
     for (const [holder, share] of shares) {
       share.spentMs /= 2;

@@ -1,4 +1,4 @@
-/** The three operations on pets: listPets, createPet and getPet. */
+/** The operations on pets: their routes, with what the documents say of each. */
 import { Type } from '@sinclair/typebox';
 import type { onRequestHookHandler } from 'fastify';
 import { dateText, deprecatedSince, isRemoved, sunset } from '../core/deprecation.ts';

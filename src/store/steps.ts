@@ -41,7 +41,10 @@ interface Step {
 /** Yields statements, and returns the outcome. */
 export type Steps<Outcome> = Generator<Step, Outcome, unknown[]>;
 
-/** A statement, whose values become parameters: `yield*` it to get its rows. */
+/**
+ * A statement, whose values become parameters: `yield*` it to get its rows. Select integers that may be beyond 2^53 (pet.category_id) as text: SQLite's would
+ * be rounded.
+ */
 export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Steps<Row[]> {
   return (yield { texts, given }) as Row[];
 }

@@ -80,7 +80,7 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
   const prepared = new Map<TemplateStringsArray, Database.Statement>();
 
   function prepare(texts: TemplateStringsArray, given: readonly unknown[]) {
-    // Every integer of these tables is below 2^53.
+    // Steps select integers below 2^53 only, and pet.category_id as text.
     const statement = connection.prepare(textFor('sqlite', texts, given)).safeIntegers(false);
     prepared.set(texts, statement);
     return statement;

@@ -59,12 +59,13 @@ export function startWriter(
     workerData: [file, given],
     resourceLimits: { maxYoungGenerationSizeMb },
   });
+  /** The writes without an outcome, oldest first: those that the thread has, then the unsent ones. */
   const waiting: Waiting[] = [];
   const failedWrites = { ...noFailures };
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;
-  let lost: Error | undefined;
+  let fsyncError: Error | undefined;
 
   let crash = new Error('the writer thread exited');
   worker.on('message', (reply: Reply) => {
@@ -85,7 +86,7 @@ export function startWriter(
     unsent = [];
   }
 
-  /** Sends all collected writes in one message, after the reply to the previous one: a batch grows while the thread waits for the disk. */
+  /** Sends all collected writes in one message, if the thread has none: a batch grows while the thread waits for the disk. */
   function send(): void {
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
@@ -107,7 +108,7 @@ export function startWriter(
     if (!closing) onFatal?.(cause);
   }
 
-  /** Settles the oldest writes, which shared a transaction. */
+  /** Settles the oldest writes, which shared a transaction; none, if the reply is about a checkpoint. */
   function settle(reply: Reply): void {
     const answered = waiting.splice(0, reply.count);
     if ('outputs' in reply) {
@@ -122,7 +123,7 @@ export function startWriter(
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     fail(answered, cause, reply.error.code === noIdLeft ? exhausted() : translate(cause));
     if (fatal.test(String(reply.error.code))) {
-      lost = cause;
+      fsyncError = cause;
       giveUp(cause);
       return;
     }
@@ -161,7 +162,7 @@ export function startWriter(
       post();
       worker.postMessage(null satisfies Request);
       await ended;
-      if (lost) throw lost;
+      if (fsyncError) throw fsyncError;
     },
   };
 }
