@@ -83,5 +83,5 @@ for (const details of document.querySelectorAll('main details')) closeOnEscape(d
 
 // A menu closes when something else is clicked.
 addEventListener('click', ({ target }) => {
-  for (const menu of document.querySelectorAll('.menu[open]')) if (!menu.contains(target)) menu.open = false;
+  for (const menu of document.querySelectorAll('.more[open]')) if (!menu.contains(target)) menu.open = false;
 });

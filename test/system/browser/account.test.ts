@@ -134,9 +134,9 @@ describeInBrowser('the account pages', () => {
 
     const tops = () => page.evaluate(`[...document.querySelectorAll('.keys > li')].map((row) => row.offsetTop)`);
     const before = await tops();
-    const menus = page.locator('.menu');
+    const menus = page.locator('.more');
     const open = () =>
-      page.evaluate(`[...document.querySelectorAll('.menu')].flatMap(({ open }, at) => (open ? [at] : []))`);
+      page.evaluate(`[...document.querySelectorAll('.more')].flatMap(({ open }, at) => (open ? [at] : []))`);
     const menu = menus.nth(7);
     await menus.nth(3).locator('> summary').click();
     await menu.locator('> summary').click();

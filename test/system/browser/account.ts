@@ -33,8 +33,16 @@ export async function openAccount(
   const visit = async (place: string) => void (await page.goto(`${origin}/account${place}`));
   /** Resolves when a page with this main heading is shown. */
   const shown = (title: string) => page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
-  const press = (button: string) => page.getByRole('button', { name: button, exact: true }).click();
-  const follow = (link: string) => page.getByRole('link', { name: link, exact: true }).click();
+
+  /** Clicks a button or a link. On a narrow window the header has some in its menu. */
+  async function click(role: 'button' | 'link', name: string): Promise<void> {
+    const menu = page.locator('header summary');
+    const target = page.getByRole(role, { name, exact: true });
+    if (!(await target.isVisible()) && (await menu.isVisible())) await menu.click();
+    await target.click();
+  }
+  const press = (name: string) => click('button', name);
+  const follow = (name: string) => click('link', name);
 
   /** Fills in the form for a name and a password. */
   async function fill(name: string, secret: string): Promise<void> {
@@ -87,7 +95,7 @@ export async function openAccount(
     row,
     /** Opens the form for an action of a key, in the menu of its row. */
     async openAction(key: string, action: 'Rotate' | 'Revoke') {
-      await row(key).locator('.menu > summary').click();
+      await row(key).locator('.more > summary').click();
       await row(key).locator('summary').filter({ hasText: action }).click();
     },
   };
