@@ -9,6 +9,9 @@ const flushEveryMs = 60_000;
 /** How many keys one transaction updates. More would let other writes wait. */
 const batchSize = 100;
 
+/** Errors in memory, of all keys: 7 MB. Beyond it, they are only counted until the next write. */
+const maxErrors = 10_000;
+
 /** More than the days from 1970 to 2149. */
 const maxDays = 2 ** 16;
 
@@ -26,6 +29,8 @@ function addTo(use: Use, other: Use): void {
 export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, now: () => Date) {
   /** The uses that are not yet written, by key and day: a request counts for the day of its response. */
   const uses = new Map<number, Use>();
+  /** How many errors they have at most. */
+  let errors = 0;
 
   function useOf(id: number, at: Date): Use {
     const place = id * maxDays + dayOf(at.getTime());
@@ -41,6 +46,7 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
   async function write(): Promise<void> {
     const all = [...uses.values()];
     uses.clear();
+    errors = 0;
     for (let from = 0; from < all.length; from += batchSize) {
       const batch = all.slice(from, from + batchSize);
       try {
@@ -48,7 +54,10 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
       } catch (error) {
         logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
         // The commit may have succeeded. Counting its requests twice is better than losing them.
-        for (const use of batch) addTo(useOf(use.id, use.lastUsedAt), use);
+        for (const use of batch) {
+          addTo(useOf(use.id, use.lastUsedAt), use);
+          errors += use.errors.length;
+        }
       }
     }
   }
@@ -71,9 +80,12 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
     use[outcomeOf(status)] += 1;
     if (isDeprecated) use.deprecatedCalls += 1;
     if (code === undefined) return;
+    if (use.errors.length === keptErrors) use.errors.shift();
+    else if (errors >= maxErrors) return;
+    else errors += 1;
     // The template, as the document writes it: a path may have anything in it.
     const operation = `${method} ${route?.replace(/:(\w+)/g, '{$1}') ?? '…'}`;
-    if (use.errors.push({ code, at, operation, requestId: reqId }) > keptErrors) use.errors.shift();
+    use.errors.push({ code, at, operation, requestId: reqId });
   };
 
   return {

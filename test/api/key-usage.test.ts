@@ -1,7 +1,9 @@
 /** Tests of what is counted of each API key, by outcome and day. */
+import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { newSecret } from '../../src/core/accounts.ts';
-import { type DayOfUse, keptDays } from '../../src/core/usage.ts';
+import { type Accounts, newSecret } from '../../src/core/accounts.ts';
+import { type DayOfUse, type KeyUse, keptDays } from '../../src/core/usage.ts';
+import { createKeyUsage } from '../../src/http/key-usage.ts';
 import { recordUses } from '../../src/store/commands/usage.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { borrowStore, textRows } from '../support/store.ts';
@@ -155,6 +157,19 @@ test('between two writes, a server holds ten errors of a key and day', async () 
   recordUses.mockRestore();
   vi.advanceTimersByTime(60_000);
   await expect.poll(() => store.accounts.listErrors(1)).toHaveLength(10);
+});
+
+test('between two writes, a server holds 10,000 errors of all keys, and counts the others', async () => {
+  const written: KeyUse[] = [];
+  const recordUses = async (uses: KeyUse[]) => void written.push(...uses);
+  const logger = pino({ level: 'silent' });
+  const usage = createKeyUsage({ recordUses } as unknown as Accounts, logger, () => noon);
+  const ended = { reqId: 'r', method: 'GET', route: '/v1/pets', status: 400, code: 'invalid_parameter' } as const;
+  for (let key = 1; key <= 3000; key++) for (let count = 0; count < 11; count++) usage.count({ ...ended, key });
+  await usage.close();
+  const sum = (of: (use: KeyUse) => number | undefined) => written.reduce((all, use) => all + (of(use) ?? 0), 0);
+  expect(sum(({ errors }) => errors?.length)).toBe(10_000);
+  expect(sum(({ clientErrors }) => clientErrors)).toBe(33_000);
 });
 
 test('the last use is the latest one, but none of a clock that was ahead', async () => {
