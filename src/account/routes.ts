@@ -5,14 +5,13 @@ import { keys } from './keys.ts';
 import { type AccountOptions, createAccountScope, noPage, requireSession } from './scope.ts';
 import { settings } from './settings.ts';
 import { signIn } from './sign-in.ts';
-import { oneTimeLink, signUp } from './sign-up.ts';
+import { signUp } from './sign-up.ts';
 
 export async function account(app: App, options: AccountOptions): Promise<void> {
   const refuseOtherMethods = watchMethods(app);
   const scope = await createAccountScope(app, options);
   signUp(app, scope);
   signIn(app, scope);
-  oneTimeLink(app, scope);
   for (const url of ['/links/', '/keys/']) refuseEmptyParameter(app, url, noPage);
   await app.register(async (own: App) => {
     requireSession(own, scope);
