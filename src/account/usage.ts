@@ -49,7 +49,6 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
     const count = sum((day) => day[name]);
     return { name, label: labels[name], path: '', count: figure(count) };
   });
-  const errors = requests - sum(({ succeeded }) => succeeded);
   const last = shown.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
   // Higher than a full bar: its smallest parts may have been raised to minPart.
   const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
@@ -75,7 +74,8 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: ke
     busiest: shown.find((day) => requestsOf(day) === most)?.day,
     most: figure(most),
     series,
-    errors: `${figure(errors)} (${percent(errors / requests)})`,
+    /** Of errors. */
+    share: percent(1 - sum(({ succeeded }) => succeeded) / requests),
     axis: [top, top / 2, 0].map((count) => figure(count)),
     dates: Array.from(Array(shownDays / daysPerDate), (_, at) => axisDate((first + at * daysPerDate) * dayMs)),
     bars,

@@ -35,7 +35,7 @@ test('the use of a key is a chart of 30 days, whose smallest parts can be seen, 
     'Last errors Time (UTC) Operation Code Request id 2027-03-01 10:00:00 GET /v1/pets/{petId} pet_not_found 4cd1-9a By day',
     '2,000 1,000 0 ',
     '31 Jan 6 Feb 12 Feb 18 Feb 24 Feb 2xx 2,500 4xx 250 429 1 5xx 249',
-    '3,000 requests from 2027-01-31 to 2027-03-01 (UTC), most on 2027-01-31: 2,000. Errors: 500 (16.7%).',
+    '3,000 requests, 16.7% errors from 2027-01-31 to 2027-03-01 (UTC), most on 2027-01-31: 2,000',
   ])
     expect(text).toContain(shown);
   expect(pages[1].text).toContain('<title>2027-01-31: 2,000</title>');
@@ -58,7 +58,7 @@ test.for([
   [1001, '2,000 1,000 0'],
 ] as const)('the axis of a chart with at most %i requests a day has whole numbers: %s', async ([succeeded, axis]) => {
   const { pages } = await open([{ ...none, lastUsedAt: now, succeeded }]);
-  expect(plainText(pages[1])).toContain(`Usage ${axis} `);
+  expect(plainText(pages[1])).toContain(`: ${succeeded.toLocaleString('en-GB')} ${axis} `);
 });
 
 test('the use can be seen of a key that has ended', async () => {
