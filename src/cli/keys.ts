@@ -1,6 +1,6 @@
 /** The commands for API keys. */
 import { type ApiKey, scopes as allScopes, newSecret, rejectionReason } from '../core/accounts.ts';
-import { keptDays, lastErrorOf, requestsOf } from '../core/usage.ts';
+import { keptDays, requestsOf } from '../core/usage.ts';
 import { findAccount } from './accounts.ts';
 import { type Cli, type Commands, found, jsonOption, now } from './command.ts';
 
@@ -90,7 +90,8 @@ export const keyCommands: Commands = {
         const { account, name, lastUsedAt } = found(next?.id === id ? next : undefined, `There is no key ${id}.`);
         const used = await accounts.listUsage(id, keptDays);
         const days = used.toReversed();
-        if (json) return cli.printJson({ id, account, name, lastUsedAt, lastError: lastErrorOf(used), days });
+        const lastError = days.find((day) => day.lastError)?.lastError ?? null;
+        if (json) return cli.printJson({ id, account, name, lastUsedAt, lastError, days });
         const rows = days.map((day) => ({ ...day, requests: requestsOf(day) }));
         cli.printTable(rows, `Key ${id} has no requests in ${keptDays} days.`);
       }),

@@ -24,17 +24,13 @@ export type Counts = Record<Outcome, number>;
 
 export const requestsOf = (counts: Counts) => outcomes.reduce((sum, outcome) => sum + counts[outcome], 0);
 
-/** An error response. */
-export interface LastError {
-  code: string;
-  at: Date;
-}
-
 /** Error responses that are kept of each key: the last ones. */
 export const keptErrors = 10;
 
 /** An error response, by what the log and the support need to find it. */
-export interface KeyError extends LastError {
+export interface KeyError {
+  code: string;
+  at: Date;
   /** The method and the path template, such as GET /v1/pets/{petId}. */
   operation: string;
   requestId: string;
@@ -55,10 +51,5 @@ export interface DayOfUse extends Counts {
   /** Such as 2026-11-23. */
   day: string;
   deprecatedCalls: number;
-  lastError: LastError | null;
-}
-
-/** `days`: the latest last. */
-export function lastErrorOf(days: DayOfUse[]): LastError | null {
-  return days.findLast(({ lastError }) => lastError !== null)?.lastError ?? null;
+  lastError: Pick<KeyError, 'code' | 'at'> | null;
 }
