@@ -48,10 +48,10 @@ export default defineConfig({
       project('api-plain', 'api', {
         ...shared,
         env: { PLAIN: 'on' },
-        exclude: ['test/api/account/**', 'test/api/{matrix,sign-ins}.test.ts'],
+        exclude: ['test/api/account/**'],
       }),
       ...['cli', 'deploy', 'disk', 'docs', 'nginx', 'process', 'sqlite'].map((folder) => system(folder)),
-      ...['postgres', 'upgrade'].map((folder) => system(folder, onPostgres)),
+      ...['load', 'postgres', 'upgrade'].map((folder) => system(folder, onPostgres)),
       // These need more time or more tools: test:full leaves them out.
       system('browser', { testTimeout: 120_000, expect: { poll: { timeout: 15_000 } } }),
       system('cluster'),

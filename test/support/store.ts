@@ -22,7 +22,11 @@ export function temporaryFolder(): string {
 /** Undefined if the suite runs on SQLite. */
 const postgresUrl = inject('postgresUrl') as string | undefined;
 
-export const engine = postgresUrl === undefined ? 'SQLite' : 'PostgreSQL';
+export const engines = ['SQLite', 'PostgreSQL'] as const;
+
+type Engine = (typeof engines)[number];
+
+export const engine: Engine = postgresUrl === undefined ? 'SQLite' : 'PostgreSQL';
 
 let administrator: postgres.Sql | undefined;
 
@@ -65,7 +69,7 @@ const truncate = {
 };
 
 async function empty(databaseUrl: string): Promise<void> {
-  if (postgresUrl === undefined) {
+  if (databaseUrl.startsWith('sqlite:')) {
     const database = new Database(sqliteFile(databaseUrl));
     // The data need not survive a crash.
     database.pragma('synchronous = OFF');
@@ -82,8 +86,8 @@ async function empty(databaseUrl: string): Promise<void> {
 const emptied: string[] = [];
 
 /** URL of an empty store with the current schema, which no other test uses at the same time. */
-export async function emptyStore(): Promise<string> {
-  if (postgresUrl === undefined) return `sqlite:${temporaryFolder()}/store.db`;
+export async function emptyStore(on: Engine = engine): Promise<string> {
+  if (on === 'SQLite') return `sqlite:${temporaryFolder()}/store.db`;
   const databaseUrl = emptied.pop() ?? (await newStore());
   // Hooks that are registered later, for example a store's close, run earlier.
   onTestFinished(async () => {

@@ -127,7 +127,7 @@ export const plantedBugs: PlantedBug[] = [
     'src/http/body.ts',
     'if (!request.content) return done(null, nothing);',
     'if (!request.content) return;',
-    'api/matrix',
+    'system/load/matrix',
     'every request is answered within 4 s',
   ],
   [
@@ -201,7 +201,7 @@ export const plantedBugs: PlantedBug[] = [
     'src/http/metrics.ts',
     "methods.has(method) ? method : 'other'",
     'method',
-    'api/matrix',
+    'system/load/matrix',
     'every request is answered within 4 s',
   ],
   [

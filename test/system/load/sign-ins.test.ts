@@ -1,29 +1,30 @@
 /** Tests many sign-ins at once. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createPasswords } from '../../src/account/passwords.ts';
-import { password, wrong } from '../support/account-pages.ts';
-import { openClient, sideBySide } from '../support/client.ts';
-import { openFormClient } from '../support/form-client.ts';
-import { percentile } from '../support/percentile.ts';
-import { startServer } from '../support/process.ts';
-import { emptyStore, open } from '../support/store.ts';
-import { tier } from '../support/tier.ts';
+import { createPasswords } from '../../../src/account/passwords.ts';
+import { password, wrong } from '../../support/account-pages.ts';
+import { openClient, sideBySide } from '../../support/client.ts';
+import { openFormClient } from '../../support/form-client.ts';
+import { percentile } from '../../support/percentile.ts';
+import { startServer } from '../../support/process.ts';
+import { emptyStore, engines, open } from '../../support/store.ts';
+import { tier } from '../../support/tier.ts';
 
-/** A store with `count` people, p0, p1, …, with the same password; and settings for a server behind a proxy on this machine. */
-async function prepare(count: number) {
-  const DATABASE_URL = await emptyStore();
+/** Adds `count` people to a store, p0, p1, …, with the same password; and returns settings for a server behind a proxy on this machine. */
+async function prepare(databaseUrl: string, count: number) {
   const hash = await createPasswords().inTurn('', (hasher) => hasher.hash(password));
-  const { people, close } = await open(DATABASE_URL);
+  const { people, close } = await open(databaseUrl);
   for (let at = 0; at < count; at++) await people.signUp(`p${at}`, hash);
   await close();
-  return { DATABASE_URL, TRUST_PROXY: '127.0.0.1', SIGN_UP: 'open' };
+  return { DATABASE_URL: databaseUrl, TRUST_PROXY: '127.0.0.1', SIGN_UP: 'open' };
 }
 
 const people = 200;
 
-test(`${people} sign-ins at once do not disturb reads: each is answered 303, 403, or 503 with Retry-After`, async () => {
-  const server = await startServer({ env: await prepare(people) });
+const name = `${people} sign-ins at once do not disturb reads: each is answered 303, 403, or 503 with Retry-After`;
+
+test.each(engines)(`on %s, ${name}`, async (engine) => {
+  const server = await startServer({ env: await prepare(await emptyStore(engine), people) });
   const { get } = openClient(server.url, await server.firstKey(), 4);
   const ms: number[] = [];
   let over = false;
