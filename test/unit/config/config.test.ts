@@ -6,7 +6,7 @@ import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../
 import { closest } from '../../../src/core/closest.ts';
 import { readEntries } from '../../../src/dotenv.ts';
 import { temporaryFolder } from '../../support/app.ts';
-import { launchServer, startServer } from '../../support/process.ts';
+import { launchServer, runCli, startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 
 const defaults: Config = {
@@ -128,12 +128,14 @@ describe('readConfig', () => {
 });
 
 describe('.env', () => {
-  /** What a server prints that finds this .env. */
-  async function startWith(bytes: string | Buffer): Promise<string> {
+  /** What a command prints that finds this .env; the server prints the same. */
+  async function runWith(bytes: string | Buffer): Promise<string> {
     const folder = temporaryFolder();
     writeFileSync(`${folder}/.env`, bytes);
-    return (await launchServer({ folder, env: {} }).end()).stderr.slice('animal-store: '.length, -1);
+    return (await runCli(['check'], { folder })).stderr.slice('animal-store: '.length, -1);
   }
+
+  const notUtf8 = 'cannot be read: it is not text in UTF-8: save it with that encoding';
 
   test.for<[what: string, text: string | Buffer, sentence: string]>([
     [
@@ -159,29 +161,15 @@ describe('.env', () => {
       'line 1 is not read as NAME=value: write HOST at its beginning, with nothing but the value behind the =',
     ],
     ['no =', 'PORT 1', 'line 1 is neither NAME=value nor a comment'],
-    [
-      'UTF-16',
-      Buffer.from('\uFEFFDEPLOYMENT=production', 'utf16le'),
-      'cannot be read: it is not text in UTF-8: save it with that encoding',
-    ],
-    [
-      'UTF-16 without a mark',
-      Buffer.from('DEPLOYMENT=production', 'utf16le'),
-      'cannot be read: it is not text in UTF-8: save it with that encoding',
-    ],
-    [
-      'Latin-1',
-      Buffer.from('HOST=caf\xe9', 'latin1'),
-      'cannot be read: it is not text in UTF-8: save it with that encoding',
-    ],
+    ['UTF-16', Buffer.from('\uFEFFDEPLOYMENT=production', 'utf16le'), notUtf8],
+    ['UTF-16 without a mark', Buffer.from('DEPLOYMENT=production', 'utf16le'), notUtf8],
+    ['Latin-1', Buffer.from('HOST=caf\xe9', 'latin1'), notUtf8],
   ])('with %s is refused', async ([, text, sentence]) => {
-    expect(await startWith(text)).toBe(`.env ${sentence}.`);
+    expect(await runWith(text)).toBe(`.env ${sentence}.`);
   });
 
   test('a wrong value is shown with its line, but not one that may have a password', async () => {
-    expect(
-      await startWith('\uFEFFRATE_LIMIT=0x10\r\nDATABASE_URL=mysql://me:secret@host/a\r\nLOG_LEVEL="a\nb"\n'),
-    ).toBe(
+    expect(await runWith('\uFEFFRATE_LIMIT=0x10\r\nDATABASE_URL=mysql://me:secret@host/a\r\nLOG_LEVEL="a\nb"\n')).toBe(
       [
         'DATABASE_URL must be sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database (.env line 2).',
         'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, not a\\nb (.env line 3).',
