@@ -128,7 +128,7 @@ export const plantedBugs: PlantedBug[] = [
     'if (!request.content) return done(null, nothing);',
     'if (!request.content) return;',
     'system/load/matrix',
-    'every request is answered within 4 s',
+    'on SQLite, every request is answered within 4 s',
   ],
   [
     'each chunk of a body stays an object',
@@ -202,7 +202,7 @@ export const plantedBugs: PlantedBug[] = [
     "methods.has(method) ? method : 'other'",
     'method',
     'system/load/matrix',
-    'every request is answered within 4 s',
+    'on SQLite, every request is answered within 4 s',
   ],
   [
     'a write does not invalidate the response cache',
@@ -229,9 +229,8 @@ export const plantedBugs: PlantedBug[] = [
       one.earlier = undefined;
       const { state: now } = await asked;
       one.earlier ??= single.ask(stateId);`,
-    'api/response-cache',
-    'two servers on one store',
-    true,
+    'system/load/two-servers',
+    'on PostgreSQL, two servers on one store',
   ],
   [
     'an animal added below the highest id keeps the revision',
