@@ -1,4 +1,4 @@
-/** What a client does about each error: the page shows it beside the message. Markdown. */
+/** How to fix each error, in Markdown: the page shows it beside the message. */
 import type { ErrorCode } from '../../src/core/errors.ts';
 
 export const remedies: Readonly<Record<Exclude<ErrorCode, 'forbidden'>, string>> = {
@@ -11,7 +11,7 @@ export const remedies: Readonly<Record<Exclude<ErrorCode, 'forbidden'>, string>>
   missing_api_key: 'Send the header, with the word `Bearer` before the key.',
   invalid_api_key:
     'Check that the whole key was copied, and that it is one of this deployment: `ast_live_` in production, otherwise `ast_test_`.',
-  expired_api_key: 'Make a new key, and give the next one a longer life or rotate it in time.',
+  expired_api_key: 'Make a new key. Rotate it before it expires, or choose a longer time.',
   revoked_api_key: 'Make a new key.',
   insufficient_scope: 'Make a key with the scope that the message names.',
   route_not_found: 'Check the path: it begins with the address above, and has no slash at its end.',
@@ -19,15 +19,15 @@ export const remedies: Readonly<Record<Exclude<ErrorCode, 'forbidden'>, string>>
   method_not_allowed: 'Use a method of the `Allow` header.',
   request_timeout: 'Retry, on a better connection or with a smaller body.',
   operation_removed: 'List animals, and follow the pages until the id appears.',
-  precondition_failed: 'Read the current state, and decide again.',
+  precondition_failed: 'Send the request without these headers, if you still want it.',
   payload_too_large: 'Send a smaller body.',
   uri_too_long: 'Send fewer or shorter parameters.',
-  unsupported_media_type: 'Set the header, and do not compress the body.',
+  unsupported_media_type: 'Set the header that the message names, and do not compress the body.',
   expectation_failed: 'Leave out the header `Expect`.',
   idempotency_key_reused: 'Use a new key for a new animal, and the same body for a retry.',
   rate_limited: 'Wait, then retry.',
   headers_too_large: 'Send fewer or shorter headers.',
   internal_error: 'Give the operator the request id. Retry a `POST` only with its `Idempotency-Key`.',
-  not_implemented: 'Do not call it.',
+  not_implemented: 'Do not call this operation.',
   service_unavailable: 'Wait, then retry; a `POST` with the same `Idempotency-Key`.',
 };
