@@ -41,11 +41,13 @@ for (const box of document.querySelectorAll('.copy')) {
   box.append(button);
 }
 
-// The reference takes the key from the fragment of its address, which no browser sends to a server. This page stays: the key is not stored by that.
-document.querySelector('#try')?.addEventListener('click', (event) => {
-  event.preventDefault();
-  open(`${event.currentTarget.href}#key=${document.querySelector('#key').textContent}`, '_blank', 'noopener');
-});
+// The reference, in another tab, asks for the key: in its address, the history of the browser would keep it. No other site can ask.
+const tryIt = document.querySelector('#try');
+if (tryIt) {
+  const { textContent: key } = document.querySelector('#key');
+  const channel = new BroadcastChannel(tryIt.hash);
+  channel.addEventListener('message', () => channel.postMessage(key));
+}
 
 // Back must not show the key again: the browser may have kept the page.
 addEventListener('pagehide', () => {

@@ -8,13 +8,6 @@ const keyFault = document.querySelector('#key-fault');
 /** The key in the field; also if `Bearer` or the whole header was pasted with it. */
 const enteredKey = () => key?.value.trim().replace(/^(?:authorization\s*:\s*)?bearer\s+/i, '') ?? '';
 
-// The page of a new key leads here with it. No server sees a fragment, and the history of the browser does not keep it.
-const handedOver = /^#key=(\w+)$/.exec(location.hash)?.[1];
-if (key && handedOver) {
-  key.value = handedOver;
-  history.replaceState(null, '', '#start');
-}
-
 function showKeyState() {
   const has = enteredKey() !== '';
   for (const link of document.querySelectorAll('.key-state')) link.textContent = has ? 'Key set' : 'Enter a key first';
@@ -37,6 +30,21 @@ showKey?.addEventListener('click', () => {
 });
 key?.addEventListener('input', showKeyState);
 addEventListener('pageshow', () => key && showKeyState());
+
+// The page of a new key leads here, and hands it over: account.js.
+if (key && location.hash.startsWith('#new-key-')) {
+  const channel = new BroadcastChannel(location.hash);
+  channel.addEventListener('message', ({ data }) => {
+    // Another tab may ask, too.
+    if (!data) return;
+    channel.close();
+    key.value = data;
+    showKeyState();
+  });
+  channel.postMessage('');
+  // A reload asks for nothing.
+  history.replaceState(null, '', '#start');
+}
 
 for (const mark of document.querySelectorAll('[data-sunset]'))
   if (Date.now() >= Date.parse(mark.dataset.sunset)) mark.textContent = mark.textContent.replace('Will be r', 'R');
