@@ -191,6 +191,28 @@ test('the last use is the latest one, but none of a clock that was ahead', async
     expect(await lastUse(ms)).toBe(last);
 });
 
+test('the last errors are the latest ones, and those of a clock that was ahead give way first', async () => {
+  const { store, setTime } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const fail = async (ms: number, count: number) => {
+    const at = new Date(+noon + ms);
+    const errors = Array.from(Array(count), (_, index) => ({
+      ...{ code: 'pet_not_found', at, operation: 'GET /v1/pets/{petId}' },
+      requestId: `${ms}-${index}`,
+    }));
+    await accounts.recordUses([{ id: 1, lastUsedAt: at, clientErrors: count, deprecatedCalls: 0, errors }]);
+    const kept = await accounts.listErrors(1);
+    return kept.map((error) => Number(error.at) - +noon);
+  };
+  expect(await fail(dayMs, 10)).toEqual(Array(10).fill(dayMs));
+  expect(await fail(0, 3)).toEqual([...Array(7).fill(dayMs), 0, 0, 0]);
+  // The clocks of servers differ by less than a minute.
+  expect(await fail(50_000, 6)).toEqual([dayMs, ...Array(6).fill(50_000), 0, 0, 0]);
+  expect(await fail(1, 2)).toEqual([...Array(6).fill(50_000), 1, 1, 0, 0]);
+});
+
 test('a hundred keys take as many statements as one: each is a round trip to PostgreSQL', () => {
   const use = {
     ...{ lastUsedAt: 0, succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0 },

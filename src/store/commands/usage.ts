@@ -60,14 +60,17 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
       error_code = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_code ELSE kept.error_code END,
       error_at = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_at ELSE kept.error_at END`;
   const errors = ofKnown.flatMap(({ id, errors }) => errors.map((error) => ({ ...error, id })));
-  if (errors.length > 0) yield* keepErrors(JSON.stringify(errors));
+  if (errors.length > 0) yield* keepErrors(JSON.stringify(errors), at + clockSkewMs);
   yield* sweepUsage(dayOf(at) - keptDays, uses.length);
   yield* sweepMessages(at, swept);
   yield* sweepRetries(at);
 }
 
-/** Adds errors, and deletes those of their keys that are no longer among the last ones. Of a commit whose reply was lost, none is added twice. */
-function* keepErrors(errors: string): Steps<void> {
+/**
+ * Adds errors, and deletes those of their keys that are no longer among the last ones. Of a commit whose reply was lost, none is added twice. `latest`: a
+ * later one is of a clock that was ahead, and the first to go: otherwise it would stay, and keep out those that follow, until that time.
+ */
+function* keepErrors(errors: string, latest: number): Steps<void> {
   yield* sql`
     INSERT INTO api_key_error (key_id, at, operation, code, request_id)
     SELECT ${keyId}, ${errorAt}, value ->> 'operation', value ->> 'code', value ->> 'requestId' FROM ${eachOf}(${errors}) WHERE true
@@ -75,7 +78,8 @@ function* keepErrors(errors: string): Steps<void> {
   yield* sql`
     DELETE FROM api_key_error WHERE (key_id, at, request_id) IN (
       SELECT key_id, at, request_id FROM (
-        SELECT key_id, at, request_id, row_number() OVER (PARTITION BY key_id ORDER BY at DESC, request_id DESC) AS place
+        SELECT key_id, at, request_id,
+          row_number() OVER (PARTITION BY key_id ORDER BY at <= ${latest} DESC, at DESC, request_id DESC) AS place
         FROM api_key_error WHERE key_id ${oneOf} SELECT ${keyId} FROM ${eachOf}(${errors}) ${endOneOf}
       ) AS kept WHERE place > ${keptErrors})`;
 }
