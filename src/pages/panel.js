@@ -66,14 +66,13 @@ function paint(code, json) {
 
 /** The form of another operation, with the values of its path, if the URL is one of that. */
 function formOf(url) {
-  const { pathname } = new URL(url, location.href);
   for (const form of document.querySelectorAll('form.panel[data-method="GET"]')) {
     const names = [];
     const pattern = form.dataset.path.replace(/\{(\w+)\}/g, (_, name) => {
       names.push(name);
       return '([^/]+)';
     });
-    const found = new RegExp(`${pattern}$`).exec(pathname);
+    const found = new RegExp(`${pattern}$`).exec(url);
     if (found && names.length > 0)
       return { form, values: Object.fromEntries(names.map((name, at) => [name, found[at + 1]])) };
   }
@@ -82,9 +81,9 @@ function formOf(url) {
 
 /** What to do next with a response: the next page, or the animal that was added. */
 function nextOf(form, headers) {
-  const next = /<([^>]*)>;\s*rel="next"/.exec(headers.get('link') ?? '')?.[1];
+  const next = /\?([^>]*)>[^<]*;\s*rel="?next\b/.exec(headers.get('link') ?? '')?.[1];
   if (next && form.elements.cursor)
-    return { label: 'Next page', form, values: Object.fromEntries(new URL(next, location.href).searchParams) };
+    return { label: 'Next page', form, values: Object.fromEntries(new URLSearchParams(next)) };
   const added = headers.get('location');
   const found = added ? formOf(added) : undefined;
   return found && { label: `${found.form.dataset.title} ${Object.values(found.values)}`, ...found };
@@ -110,12 +109,15 @@ function showNext(place, form, headers, fillForm) {
 
 function showResponse(answer, { headers }, text, ms) {
   const [body, fields] = answer.querySelectorAll('pre');
-  paint(body.firstElementChild, indent(text));
+  const [type, id] = ['content-type', 'x-request-id'].map((name) => headers.get(name));
+  // A proxy may answer with a page, and without an id.
+  if (type === 'application/json') paint(body.firstElementChild, indent(text));
+  else body.firstElementChild.textContent = text;
   body.closest('.code').hidden = text === '';
   // A long response can be scrolled with the keyboard only if it is focusable.
   body.parentElement.tabIndex = 0;
   fields.textContent = [...headers].map(([name, value]) => `${name}: ${value}`).join('\n');
-  answer.querySelector('.facts').textContent = `${ms} ms, request id ${headers.get('x-request-id')}`;
+  answer.querySelector('.facts').textContent = id ? `${ms} ms, request id ${id}` : `${ms} ms`;
   answer.hidden = false;
 }
 

@@ -170,6 +170,43 @@ describeInBrowser('the request panel', () => {
     expect(faults()).toEqual([]);
   });
 
+  test('shows what a proxy answers as it is, and leads on from any form of its headers', async () => {
+    const { page, open, authenticate, send } = await openReference();
+    const operation = await open('pets/listPets');
+    await authenticate();
+    const json = { 'content-type': 'application/json' };
+    const answer = async (on: typeof operation, headers: Record<string, string>, body: string) => {
+      await page.route('**/v1/pets', (route) => route.fulfill({ headers, body }), { times: 1 });
+      const panel = await send(on);
+      await panel.getByRole('status').filter({ hasText: '200 OK' }).waitFor();
+      return panel;
+    };
+    const html = await answer(operation, { 'content-type': 'text/html' }, '<h1>502 "bad" true</h1>');
+    expect(await html.locator('.answer code').innerHTML()).toBe('&lt;h1&gt;502 "bad" true&lt;/h1&gt;');
+    expect(await html.locator('.facts').innerText()).toMatch(/^\d+ ms$/);
+
+    const escapes = '{"a\\"b": "c\\\\", "d": ["\\" : 1 true"], "e": -9223372036854775808}';
+    const painted = await answer(operation, json, escapes);
+    const spans = await painted.locator('.answer code span').allInnerTexts();
+    expect(spans).toEqual([`"a\\"b"`, `"c\\\\"`, '"d"', `"\\" : 1 true"`, '"e"', '-9223372036854775808']);
+
+    for (const [rel, cursor] of [
+      ['rel="next"; title="x"', 'one'],
+      ['title="a, b"; rel=next', 'two'],
+      ['rel="first", </v1/pets?cursor=three>; rel="next"', 'three'],
+    ] as const) {
+      const panel = await answer(operation, { ...json, link: `</v1/pets?cursor=${cursor}>; ${rel}` }, '[]');
+      await page.route('**/v1/pets?*', (route) => route.fulfill({ json: [] }), { times: 1 });
+      const sent = page.waitForRequest(/cursor=/);
+      await panel.getByRole('button', { name: 'Next page' }).click();
+      expect(new URL((await sent).url()).search).toBe(`?cursor=${cursor}`);
+      await panel.getByLabel('cursor', { exact: true }).fill('');
+    }
+    const create = page.locator('section[id$="pets/createPet"]');
+    const added = await answer(create, { ...json, location: 'http://[' }, '{}');
+    expect(await added.locator('.next').innerText()).toBe('');
+  });
+
   test('sends a request again with the same Idempotency-Key, which adds nothing', async () => {
     const { page, server, open, authenticate, send } = await openReference();
     const operation = await open('pets/createPet');
