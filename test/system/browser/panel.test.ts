@@ -212,12 +212,18 @@ describeInBrowser('the request panel', () => {
     const operation = await open('pets/createPet');
     await authenticate();
     const field = operation.getByLabel('Idempotency-Key', { exact: true });
-    const again = operation.getByRole('button', { name: 'Send again with the same key' });
+    const again = operation.getByRole('button', { name: 'Send again with the same Idempotency-Key' });
     expect(await again.isVisible()).toBe(false);
     const keys: string[] = [];
     page.on('request', (request) => void keys.push(request.headers()['idempotency-key'] ?? ''));
     await send(operation);
     const next = await field.inputValue();
+    await page.setViewportSize({ width: 320, height: 700 });
+    const right = async (place: typeof again) => {
+      const { x, width } = (await place.boundingBox()) ?? { x: NaN, width: 0 };
+      return x + width;
+    };
+    expect(await right(again)).toBeLessThan(await right(operation.locator('form')));
     await again.click();
     await expect.poll(() => keys.filter(Boolean).length).toBe(2);
     await expect.poll(() => operation.getByRole('status').innerText()).toBe('201 Created');
