@@ -191,6 +191,48 @@ test('the last use is the latest one, but none of a clock that was ahead', async
     expect(await lastUse(ms)).toBe(last);
 });
 
+test('errors during a write that fails are later than those that it puts back', async () => {
+  stopTimers();
+  const ids: (string | undefined)[][] = [];
+  const recordUses = async ([use]: KeyUse[]) => {
+    ids.push(use?.errors?.map(({ requestId }) => requestId) ?? []);
+    if (ids.length > 1) return;
+    for (let id = 10; id < 13; id++) fail(id);
+    throw new Error('the disk is full');
+  };
+  const usage = createKeyUsage({ recordUses } as unknown as Accounts, pino({ level: 'silent' }), () => noon);
+  const fail = (id: number) =>
+    usage.count({
+      reqId: String(id),
+      method: 'GET',
+      route: '/v1/pets',
+      status: 400,
+      code: 'invalid_parameter',
+      key: 1,
+    });
+  for (let id = 0; id < 10; id++) fail(id);
+  vi.advanceTimersByTime(60_000);
+  await usage.close();
+  expect(ids[1]).toEqual(Array.from(Array(10), (_, index) => String(index + 3)));
+});
+
+test('a key with many errors takes none from another one', async () => {
+  const { store, setTime } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const key = { account: 'zoo', name: 'second', scopes: ['pets:read' as const], lifetimeMs: null };
+  const second = await accounts.addKey({ ...key, secret: newSecret(false) });
+  const error = { code: 'pet_not_found', operation: 'GET /v1/pets/{petId}' };
+  const use = (id: number, ms: number, count: number) => {
+    const at = new Date(+noon + ms);
+    const errors = Array.from(Array(count), (_, index) => ({ ...error, at, requestId: `${index}` }));
+    return { id, lastUsedAt: at, clientErrors: count, deprecatedCalls: 0, errors };
+  };
+  await accounts.recordUses([use(1, 0, 2), use(Number(second?.id), 1000, 10)]);
+  expect(await accounts.listErrors(1)).toHaveLength(2);
+});
+
 test('the last errors are the latest ones, and those of a clock that was ahead give way first', async () => {
   const { store, setTime } = await borrowStore();
   const { accounts } = store;
