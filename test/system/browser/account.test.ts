@@ -176,6 +176,24 @@ describeInBrowser('the account pages', () => {
     expect(await open()).toEqual([]);
   });
 
+  test('show the start of a long name, also of one from right to left', async () => {
+    for (const name of ['שלום '.repeat(20).trim(), 'robin '.repeat(16).trim()]) {
+      const { page, signUp, makeKey, visit } = await openAccount(await startServer());
+      await signUp(name);
+      await makeKey(name);
+      await visit('');
+      const starts = `['.keys h3 a', '.who'].map((place) => {
+        const box = document.querySelector(place);
+        const range = new Range();
+        range.setStart(box.firstChild, 0);
+        range.setEnd(box.firstChild, 1);
+        const [outer, inner] = [box, range].map((part) => part.getBoundingClientRect());
+        return [box.scrollWidth > box.clientWidth, inner.left >= outer.left - 1 && inner.right <= outer.right + 1];
+      })`;
+      expect(await page.evaluate(starts)).toEqual(Array(2).fill([true, true]));
+    }
+  });
+
   test('answer a password that is too short with their own message, and a failed sign-in with one', async () => {
     const { page, visit, fill, press, shown } = await openAccount(await startServer());
     await visit('/sign-up');
