@@ -194,6 +194,15 @@ describeInBrowser('the account pages', () => {
     }
   });
 
+  test('say in the menu of a phone who is signed in', async () => {
+    for (const width of [320, 390]) {
+      const { page, signUp } = await openAccount(await startServer(), { viewport: { width, height: 800 } });
+      await signUp('robin');
+      await page.getByText('Menu', { exact: true }).click();
+      expect(await page.locator('.who').evaluate((box) => box.scrollWidth - box.clientWidth)).toBe(0);
+    }
+  });
+
   test('answer a password that is too short with their own message, and a failed sign-in with one', async () => {
     const { page, visit, fill, press, shown } = await openAccount(await startServer());
     await visit('/sign-up');
