@@ -18,7 +18,7 @@ export const remedies: Readonly<Record<Exclude<ErrorCode, 'forbidden'>, string>>
   pet_not_found: 'Check the id.',
   method_not_allowed: 'Use a method of the `Allow` header.',
   request_timeout: 'Retry, on a better connection or with a smaller body.',
-  operation_removed: 'List animals, and follow the pages until the id appears.',
+  operation_removed: 'List animals, and follow the pages until the id or a greater one appears.',
   precondition_failed: 'Send the request without these headers, if you still want it.',
   payload_too_large: 'Send a smaller body.',
   uri_too_long: 'Send fewer or shorter parameters.',
