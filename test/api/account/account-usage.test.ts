@@ -87,3 +87,10 @@ test.for([
   );
   expect(text).toContain(left);
 });
+
+test('what an error had is text: nothing of it becomes HTML', async () => {
+  const [operation, code, requestId] = ['<i>operation', '<i>code"', '<i>id'] as const;
+  const { pages } = await open([{ ...none, lastUsedAt: now, errors: [{ operation, code, requestId, at: now }] }]);
+  expect(pages[1].text).toContain('&lt;i&gt;operation');
+  for (const unsafe of ['<i>', 'code"']) expect(pages[1].text).not.toContain(unsafe);
+});

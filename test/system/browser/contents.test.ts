@@ -14,8 +14,10 @@ describeInBrowser('the contents', () => {
       for (const link of await links.all()) expect(await link.isVisible()).toBe(true);
       // They cover a part of what is behind them.
       expect(await accessibilityFaults(page, '.contents')).toEqual([]);
+      await links.last().focus();
       await page.keyboard.press('Escape');
       expect(await links.first().isVisible()).toBe(false);
+      expect(await page.evaluate('document.activeElement.textContent')).toBe('Contents');
     }
     await summary.click();
     await page.getByRole('link', { name: 'Add an animal' }).first().click();

@@ -94,9 +94,14 @@ describeInBrowser('the request panel', () => {
       await send(operation);
       expect(await field.inputValue()).toBe(first);
     }
+    // The server knows this one, with another body.
+    await page.route('**/v1/pets', (route) => route.fulfill({ status: 422, body: '{}' }), { times: 1 });
+    await send(operation);
+    const fresh = await field.inputValue();
+    expect(fresh).not.toBe(first);
     await send(operation);
     const second = await field.inputValue();
-    expect(second).not.toBe(first);
+    expect(second).not.toBe(fresh);
     await operation.getByRole('button', { name: 'New Idempotency-Key' }).click();
     expect(await field.inputValue()).not.toBe(second);
     await field.fill('mine');
