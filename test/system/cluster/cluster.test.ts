@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
 import { type Acknowledged, type Reply, startLoad } from '../../support/newest-load.ts';
-import { type Cluster, missingPatroni, settled, startPatroni } from '../../support/patroni.ts';
 import { type Server, startServer } from '../../support/process.ts';
 import { figure } from '../../support/tier.ts';
+import { type Cluster, missingPatroni, settled, startPatroni } from './patroni.ts';
 
 beforeEach(({ skip }) => {
   if (missingPatroni) skip(missingPatroni);

@@ -2,9 +2,9 @@
 import path from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { commandFolder } from '../../support/commands.ts';
-import { callsIn } from '../../support/disk-trace.ts';
 import { launchCli } from '../../support/process.ts';
 import { needStrace, tracingFiles } from '../../support/strace.ts';
+import { callsIn } from './disk-trace.ts';
 
 beforeEach(needStrace);
 

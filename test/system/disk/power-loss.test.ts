@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Promises, sideBySide } from '../../support/client.ts';
-import { openCrashDisk, type Survival } from '../../support/crash-disk.ts';
-import { readTrace } from '../../support/disk-trace.ts';
 import { plant } from '../../support/plant.ts';
 import { seededRandom } from '../../support/random.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { needStrace, tracing } from '../../support/strace.ts';
 import { figure, tier } from '../../support/tier.ts';
+import { openCrashDisk, type Survival } from './crash-disk.ts';
+import { readTrace } from './disk-trace.ts';
 
 const survivals: Survival[] = ['none', 'some', 'all'];
 

@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { startOwn } from '../../support/own-postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { biscuit, clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
 import { figure } from '../../support/tier.ts';
+import { startOwn } from './own-postgres.ts';
 
 const everything = { limit: 100, after: 0n };
 const unavailable = { code: 'service_unavailable' };

@@ -3,11 +3,11 @@ import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { findPort } from '../../support/known-port.ts';
-import { startOwn } from '../../support/own-postgres.ts';
 import { launchCli, launchServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
+import { startOwn } from './own-postgres.ts';
 
 const migrations = fs.readdirSync(`${projectFolder}migrations/postgres`).sort();
 

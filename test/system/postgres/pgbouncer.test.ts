@@ -4,9 +4,9 @@ import { beforeEach, expect, test } from 'vitest';
 import { sessionSettings } from '../../../src/store/postgres/connection.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { findPort } from '../../support/known-port.ts';
-import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { biscuit, newDatabase, open, textRows } from '../../support/store.ts';
+import { missingPgbouncer, startPgbouncer } from './pgbouncer.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
 const newPooledDatabase = () =>

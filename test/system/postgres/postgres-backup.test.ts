@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { expect, test } from 'vitest';
 import { openClient, type Promises, sideBySide } from '../../support/client.ts';
-import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { startServer } from '../../support/process.ts';
 import { blocksOf, read } from '../../support/project.ts';
 import { clientOf } from '../../support/store.ts';
 import { figure, tier } from '../../support/tier.ts';
+import { missingPrograms, startCluster } from './postgres-programs.ts';
 
 const connections = 8;
 

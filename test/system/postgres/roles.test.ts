@@ -8,10 +8,10 @@ import { latestOf, readMigrations } from '../../../src/store/migrations.ts';
 import { howToGrant } from '../../../src/store/postgres/errors.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { commandErrorOf } from '../../support/commands.ts';
-import { missingPrograms, runPrograms } from '../../support/postgres-programs.ts';
 import { launchServer, runCli, startServer } from '../../support/process.ts';
 import { blocksOf, read } from '../../support/project.ts';
 import { newDatabase, open } from '../../support/store.ts';
+import { missingPrograms, runPrograms } from './postgres-programs.ts';
 
 const latest = latestOf(readMigrations('postgres'));
 

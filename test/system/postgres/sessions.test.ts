@@ -9,11 +9,11 @@ import { StandbyError } from '../../../src/store/postgres/errors.ts';
 import { openPools } from '../../../src/store/postgres/open.ts';
 import { createConnection } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
-import { startOwn } from '../../support/own-postgres.ts';
-import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { startPair } from '../../support/postgres.ts';
 import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { startOwn } from './own-postgres.ts';
+import { missingPgbouncer, startPgbouncer } from './pgbouncer.ts';
 
 describe('a session', () => {
   /** What a session on the database has set. */

@@ -8,9 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { certify } from '../../support/nginx.ts';
-import { startOwn } from '../../support/own-postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
+import { startOwn } from './own-postgres.ts';
 
 /** Starts a PostgreSQL server with a self-signed certificate for 127.0.0.1. */
 async function startWithTls() {

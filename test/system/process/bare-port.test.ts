@@ -4,11 +4,11 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { openClient, sideBySide } from '../../support/client.ts';
-import { type Contained, serveContained } from '../../support/contained.ts';
 import { percentile } from '../../support/percentile.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
 import { addAccount, makeStore } from '../../support/store-file.ts';
 import { figure } from '../../support/tier.ts';
+import { type Contained, serveContained } from './contained.ts';
 
 const host = 'HTTP/1.1\r\nHost: localhost\r\n';
 const chunked = 'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n';

@@ -3,11 +3,11 @@ import { randomBytes } from 'node:crypto';
 import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
 import { newSecret, type Scope, scopes } from '../../../src/core/accounts.ts';
-import { names, placesOf } from '../../support/places.ts';
 import { startServer } from '../../support/process.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
 import { makeStore } from '../../support/store-file.ts';
 import { figure } from '../../support/tier.ts';
+import { names, placesOf } from './places.ts';
 
 /** A random word that can come only from the test. */
 const canary = () => `canary${randomBytes(8).toString('hex')}`;

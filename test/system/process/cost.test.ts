@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { passwordFault } from '../../../src/account/password-rules.ts';
 import { type PagesApp, startPages } from '../../support/account-pages.ts';
-import { faultOf } from '../../support/processor-time.ts';
+import { faultOf } from './processor-time.ts';
 
 type Make = (length: number) => string;
 

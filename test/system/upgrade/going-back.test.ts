@@ -5,8 +5,8 @@ import { latestOf, oldestOn, readMigrations } from '../../../src/store/migration
 import { keyOf, makeKey, password, toKeys } from '../../support/account-pages.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
-import { laterRelease, missingRelease, previous, releases, sourceOf } from '../../support/releases.ts';
 import { newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { laterRelease, missingRelease, previous, releases, sourceOf } from './releases.ts';
 
 describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
   const onSqlite = engine === 'sqlite';

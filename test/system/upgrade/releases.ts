@@ -1,9 +1,9 @@
 /** The code of earlier releases, from the history of this repository, and of a later one. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { symlinkSync, writeFileSync } from 'node:fs';
-import { copySource } from './plant.ts';
-import { projectFolder } from './project.ts';
-import { temporaryFolder } from './store.ts';
+import { copySource } from '../../support/plant.ts';
+import { projectFolder } from '../../support/project.ts';
+import { temporaryFolder } from '../../support/store.ts';
 
 /** The releases whose stores this one opens, with the first migration that each did not have: it stood at the commit before. */
 const firstSince = {

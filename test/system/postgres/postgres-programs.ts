@@ -3,9 +3,9 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
-import { findPort } from './known-port.ts';
-import { dataFolder } from './postgres.ts';
-import { projectFolder } from './project.ts';
+import { findPort } from '../../support/known-port.ts';
+import { dataFolder } from '../../support/postgres.ts';
+import { projectFolder } from '../../support/project.ts';
 
 const needed = [
   ...['initdb', 'postgres', 'pg_ctl', 'pg_isready', 'psql', 'createdb', 'pg_dump', 'pg_dumpall', 'pg_restore'],

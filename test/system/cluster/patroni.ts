@@ -6,10 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { missingHaproxy, startHaproxy } from './haproxy.ts';
-import { dataFolder, signalTree } from './postgres.ts';
-import { launch, type Process } from './process.ts';
-import { read } from './project.ts';
+import { missingHaproxy, startHaproxy } from '../../support/haproxy.ts';
+import { dataFolder, signalTree } from '../../support/postgres.ts';
+import { launch, type Process } from '../../support/process.ts';
+import { read } from '../../support/project.ts';
 
 const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
 

@@ -1,9 +1,9 @@
 /** Runs a real PgBouncer in front of a PostgreSQL server: each transaction may use a different connection to the server. */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { findPort } from './known-port.ts';
-import { launch } from './process.ts';
-import { temporaryFolder } from './store.ts';
+import { findPort } from '../../support/known-port.ts';
+import { launch } from '../../support/process.ts';
+import { temporaryFolder } from '../../support/store.ts';
 
 const { error, stdout } = spawnSync('pgbouncer', ['--version'], { encoding: 'utf8' });
 

@@ -1,8 +1,8 @@
 /** Runs a server in 256 MiB, as the image and the unit do, and measures it from outside. */
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { onTestFinished } from 'vitest';
-import { findPort } from './known-port.ts';
-import { type MadeStore, serve } from './store-file.ts';
+import { findPort } from '../../support/known-port.ts';
+import { type MadeStore, serve } from '../../support/store-file.ts';
 
 const limitBytes = 256 * 1024 * 1024;
 const root = '/sys/fs/cgroup';
