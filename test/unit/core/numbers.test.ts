@@ -72,6 +72,7 @@ describe('readJson', () => {
     '{"a":1,"a":1}',
     '{"a":1,"\\u0061":1}',
     '{"a" :1,"a"\t:1}',
+    '{"a"\n:1,"a"\r\n:1}',
     '[{"a":{}},{"a":1,"b":{"c":2},"a":3}]',
     '{"a":"x}","a":1}',
     '{"b":"{x","a":"\\"}","a":1}',
@@ -79,10 +80,13 @@ describe('readJson', () => {
     expect(() => read(text)).toThrow(new SyntaxError('not valid JSON: the member "a" is given more than once'));
   });
 
-  test('does not quote the text around an error', () => {
+  test('names a fault without the text around it', () => {
     for (const text of ['[secret]', `["${'x'.repeat(40)}", secret]`, `[secret, "${'x'.repeat(40)}"]`])
       expect(() => read(text)).toThrow(new SyntaxError("not valid JSON: Unexpected token 's'"));
     expect(() => read('\n\n[1}')).toThrow(/^not valid JSON: Expected .+ in JSON at position \d+/);
+    expect(() => read('\ufeff{}')).toThrow(new SyntaxError('not valid JSON: it begins with a byte order mark'));
+    expect(() => read('['.repeat(30_000) + ']'.repeat(30_000))).toThrow(new SyntaxError('nested too deeply'));
+    expect(() => readJson(Buffer.from([0x22, 0xff, 0x22]))).toThrow(new SyntaxError('not valid UTF-8'));
   });
 });
 

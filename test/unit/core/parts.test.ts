@@ -30,7 +30,10 @@ describe('the hosts that requests may name', () => {
   ];
 
   test('are the names, localhost and addresses', () => {
-    expect([...foreign, ...expected].filter(createHosts(['Store', 'animals.example.com']))).toEqual(expected);
+    // A server may listen on ::, which is no name.
+    const serves = createHosts(['::', 'Store', 'animals.example.com']);
+    expect([...foreign, ...expected, ...foreign].filter(serves)).toEqual(expected);
+    expect(serves(undefined)).toBe(true);
   });
 
   test('come from a target in absolute form before Host', () => {
