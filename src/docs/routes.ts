@@ -81,8 +81,10 @@ const textReader =
 /** Returns a function that returns the page for an address that a person has mistyped, and its headers. */
 export function createNotFoundPage({ config }: FastifyInstance, { readFile }: DocsOptions) {
   let html: string | undefined;
+  // Only the path: under another name of the server, the page's policy allows no style of BASE_URL.
+  const root = rootOf(config.base.replace(/^https?:\/\/[^/]+/, ''));
   return async () => {
-    html ??= adaptPage(await textReader(readFile)('src/pages/reference/not-found.html'), rootOf(config.base), config);
+    html ??= adaptPage(await textReader(readFile)('src/pages/reference/not-found.html'), root, config);
     return { headers: { ...headers, 'cache-control': 'no-store' }, html };
   };
 }
