@@ -38,7 +38,7 @@ if (contents) {
     search.focus();
   };
   contents.querySelector('.find').addEventListener('click', openSearch);
-  if (matchMedia('(hover: hover)').matches) search.placeholder = 'Search (Ctrl K)';
+  if (matchMedia('(hover: hover) and (width >= 60rem)').matches) search.placeholder = 'Search (Ctrl K)';
   addEventListener('keydown', (event) => {
     if (event.key !== 'k' || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();

@@ -92,6 +92,7 @@ describeInBrowser('the search by keyboard', () => {
     const { page, open } = await openReference(looks[2][1]);
     await open('');
     await page.getByRole('button', { name: 'Search' }).click();
+    expect(await page.locator('#search').getAttribute('placeholder')).toBe('Search');
     await page.keyboard.type('paging');
     await page.keyboard.press('Enter');
     await expect.poll(() => new URL(page.url()).hash).toBe('#guides/paging');
