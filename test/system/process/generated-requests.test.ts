@@ -6,7 +6,7 @@ import { sideBySide } from '../../support/client.ts';
 import { expectDocumented } from '../../support/documented.ts';
 import { walk } from '../../support/links.ts';
 import { runCli, type Server, startServer } from '../../support/process.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 import { type Known, type Operation, readAllOperations, requestsOf, type Sent } from '../../support/valid-requests.ts';
 
 const roundSize = 2500;
@@ -85,5 +85,4 @@ test('every request that the documents allow is accepted', async () => {
     });
   }
   expect((await walk(server, key, 100)).ids).toHaveLength(petCount + additions);
-  figure('generated requests', { accepted: rounds * roundSize, additions });
 });
