@@ -2,7 +2,7 @@
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, Server } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as afterAccepting, setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
@@ -136,7 +136,11 @@ async function untilQuiet({ server }: FastifyInstance): Promise<void> {
   server.on('connection', () => {
     last = performance.now();
   });
-  for (const until = last + maxQuietMs; performance.now() < Math.min(last + quietMs, until); ) await sleep(5);
+  for (const until = last + maxQuietMs; performance.now() < Math.min(last + quietMs, until); ) {
+    await sleep(5);
+    // A process that had no processor runs its timers before it accepts what has come meanwhile.
+    await afterAccepting();
+  }
 }
 
 /** An idle connection would keep the server open until its time-out. */
