@@ -2,15 +2,15 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { type Accounts, newSecret } from '../../src/core/accounts.ts';
+import { dayMs } from '../../src/core/limits.ts';
 import { type DayOfUse, type KeyUse, keptDays } from '../../src/core/usage.ts';
 import { createKeyUsage } from '../../src/http/key-usage.ts';
 import { recordUses } from '../../src/store/commands/usage.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { borrowStore, textRows } from '../support/store.ts';
-import { addAccount } from '../support/store-file.ts';
+import { addAccount, addKey } from '../support/store-file.ts';
 
 const noon = new Date('2027-02-03T12:00:00Z');
-const dayMs = 24 * 60 * 60 * 1000;
 const nothing = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0, lastError: null };
 const today = { day: '2027-02-03', ...nothing };
 const pet = { name: 'Biscuit', categoryId: 7 };
@@ -25,6 +25,31 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
     return counted();
   };
   return { ...server, counted, closed };
+}
+
+/** A store at noon, with one key. */
+async function openWithKey() {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  return { store, accounts: store.accounts, setTime, databaseUrl };
+}
+
+const after = (ms: number) => new Date(+noon + ms);
+const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
+
+/** A use of a key with `count` errors, `ms` after noon. */
+function failures(ms: number, count: number, id = 1): KeyUse {
+  const error = { code: 'pet_not_found', at: after(ms), operation: 'GET /v1/pets/{petId}' };
+  const errors = Array.from(Array(count), (_, index) => ({ ...error, requestId: `${ms}-${index}` }));
+  return { id, lastUsedAt: error.at, clientErrors: count, deprecatedCalls: 0, errors };
+}
+
+/** A server's counts, which `recordUses` writes. */
+function startCounting(recordUses: Accounts['recordUses']) {
+  const { count, close } = createKeyUsage({ recordUses } as Accounts, pino({ level: 'silent' }), () => noon);
+  const error = { method: 'GET', route: '/v1/pets', status: 400, code: 'invalid_parameter' } as const;
+  return { close, fail: (key: number, reqId = 'r') => count({ ...error, key, reqId }) };
 }
 
 function stopTimers(): void {
@@ -105,7 +130,7 @@ test('the last ten errors of a key are kept, with what their operation was and w
   const { key, id } = await newKey();
   const ids: unknown[] = [];
   const failAt = async (second: number, path: string, method = 'GET') => {
-    setTime(new Date(+noon + second * 1000));
+    setTime(after(second * 1000));
     ids.unshift((await call(method, path, { key })).headers['x-request-id']);
   };
   const kept = async () => {
@@ -127,15 +152,14 @@ test('the last ten errors of a key are kept, with what their operation was and w
   await (await kept()).toEqual(ids.slice(0, 10));
   await failAt(23, '/v1/store/orders');
   await app.close();
-  const at = (second: number) => new Date(+noon + second * 1000);
   const errors = await store.accounts.listErrors(id);
   expect(errors.map(({ requestId }) => requestId)).toEqual(ids.slice(0, 10));
   expect(errors.slice(0, 5)).toMatchObject([
-    { operation: 'GET /v1/store/orders', code: 'not_implemented', at: at(23) },
-    { operation: 'DELETE /v1/pets', code: 'method_not_allowed', at: at(22) },
-    { operation: 'GET /v1/pets/{petId}', code: 'invalid_parameter', at: at(21) },
-    { operation: 'GET /v1/pets', code: 'invalid_parameter', at: at(20) },
-    { operation: 'GET /v1/pets/{petId}', code: 'pet_not_found', at: at(11) },
+    { operation: 'GET /v1/store/orders', code: 'not_implemented', at: after(23_000) },
+    { operation: 'DELETE /v1/pets', code: 'method_not_allowed', at: after(22_000) },
+    { operation: 'GET /v1/pets/{petId}', code: 'invalid_parameter', at: after(21_000) },
+    { operation: 'GET /v1/pets', code: 'invalid_parameter', at: after(20_000) },
+    { operation: 'GET /v1/pets/{petId}', code: 'pet_not_found', at: after(11_000) },
   ]);
   expect(await store.accounts.listErrors(1)).toEqual([]);
 });
@@ -161,24 +185,18 @@ test('between two writes, a server holds ten errors of a key and day', async () 
 
 test('between two writes, a server holds 10,000 errors of all keys, and counts the others', async () => {
   const written: KeyUse[] = [];
-  const recordUses = async (uses: KeyUse[]) => void written.push(...uses);
-  const logger = pino({ level: 'silent' });
-  const usage = createKeyUsage({ recordUses } as unknown as Accounts, logger, () => noon);
-  const ended = { reqId: 'r', method: 'GET', route: '/v1/pets', status: 400, code: 'invalid_parameter' } as const;
-  for (let key = 1; key <= 3000; key++) for (let count = 0; count < 11; count++) usage.count({ ...ended, key });
-  await usage.close();
+  const { fail, close } = startCounting(async (uses) => void written.push(...uses));
+  for (let key = 1; key <= 3000; key++) for (let count = 0; count < 11; count++) fail(key);
+  await close();
   const sum = (of: (use: KeyUse) => number | undefined) => written.reduce((all, use) => all + (of(use) ?? 0), 0);
   expect(sum(({ errors }) => errors?.length)).toBe(10_000);
   expect(sum(({ clientErrors }) => clientErrors)).toBe(33_000);
 });
 
 test('the last use is the latest one, but none of a clock that was ahead', async () => {
-  const { store, setTime } = await borrowStore();
-  const { accounts } = store;
-  setTime(noon);
-  await addAccount(store, 'zoo');
+  const { accounts } = await openWithKey();
   const lastUse = async (ms: number) => {
-    await accounts.recordUses([{ id: 1, lastUsedAt: new Date(+noon + ms), succeeded: 1, deprecatedCalls: 0 }]);
+    await accounts.recordUses([use(after(ms))]);
     return Number((await accounts.listKeys())[0]?.lastUsedAt) - +noon;
   };
   // Servers may write a minute apart.
@@ -194,57 +212,29 @@ test('the last use is the latest one, but none of a clock that was ahead', async
 test('errors during a write that fails are later than those that it puts back', async () => {
   stopTimers();
   const ids: (string | undefined)[][] = [];
-  const recordUses = async ([use]: KeyUse[]) => {
+  const { fail, close } = startCounting(async ([use]) => {
     ids.push(use?.errors?.map(({ requestId }) => requestId) ?? []);
     if (ids.length > 1) return;
-    for (let id = 10; id < 13; id++) fail(id);
+    for (let id = 10; id < 13; id++) fail(1, String(id));
     throw new Error('the disk is full');
-  };
-  const usage = createKeyUsage({ recordUses } as unknown as Accounts, pino({ level: 'silent' }), () => noon);
-  const fail = (id: number) =>
-    usage.count({
-      reqId: String(id),
-      method: 'GET',
-      route: '/v1/pets',
-      status: 400,
-      code: 'invalid_parameter',
-      key: 1,
-    });
-  for (let id = 0; id < 10; id++) fail(id);
+  });
+  for (let id = 0; id < 10; id++) fail(1, String(id));
   vi.advanceTimersByTime(60_000);
-  await usage.close();
+  await close();
   expect(ids[1]).toEqual(Array.from(Array(10), (_, index) => String(index + 3)));
 });
 
 test('a key with many errors takes none from another one', async () => {
-  const { store, setTime } = await borrowStore();
-  const { accounts } = store;
-  setTime(noon);
-  await addAccount(store, 'zoo');
-  const key = { account: 'zoo', name: 'second', scopes: ['pets:read' as const], lifetimeMs: null };
-  const second = await accounts.addKey({ ...key, secret: newSecret(false) });
-  const error = { code: 'pet_not_found', operation: 'GET /v1/pets/{petId}' };
-  const use = (id: number, ms: number, count: number) => {
-    const at = new Date(+noon + ms);
-    const errors = Array.from(Array(count), (_, index) => ({ ...error, at, requestId: `${index}` }));
-    return { id, lastUsedAt: at, clientErrors: count, deprecatedCalls: 0, errors };
-  };
-  await accounts.recordUses([use(1, 0, 2), use(Number(second?.id), 1000, 10)]);
+  const { accounts } = await openWithKey();
+  await addKey(accounts, 'zoo');
+  await accounts.recordUses([failures(0, 2), failures(1000, 10, 2)]);
   expect(await accounts.listErrors(1)).toHaveLength(2);
 });
 
 test('the last errors are the latest ones, and those of a clock that was ahead give way first', async () => {
-  const { store, setTime } = await borrowStore();
-  const { accounts } = store;
-  setTime(noon);
-  await addAccount(store, 'zoo');
+  const { accounts } = await openWithKey();
   const fail = async (ms: number, count: number) => {
-    const at = new Date(+noon + ms);
-    const errors = Array.from(Array(count), (_, index) => ({
-      ...{ code: 'pet_not_found', at, operation: 'GET /v1/pets/{petId}' },
-      requestId: `${ms}-${index}`,
-    }));
-    await accounts.recordUses([{ id: 1, lastUsedAt: at, clientErrors: count, deprecatedCalls: 0, errors }]);
+    await accounts.recordUses([failures(ms, count)]);
     const kept = await accounts.listErrors(1);
     return kept.map((error) => Number(error.at) - +noon);
   };
@@ -272,9 +262,7 @@ test('a hundred keys take as many statements as one: each is a round trip to Pos
 });
 
 test('what is kept for a day is deleted after it, though nothing like it arrives', async () => {
-  const { store, setTime, databaseUrl } = await borrowStore();
-  setTime(noon);
-  await addAccount(store, 'zoo');
+  const { store, accounts, setTime, databaseUrl } = await openWithKey();
   const add = async (name: string, at: Date) => {
     setTime(at);
     const message = { id: name, accountId: 1, message: name, status: 'queued', createdAt: at.toISOString() } as const;
@@ -282,20 +270,16 @@ test('what is kept for a day is deleted after it, though nothing like it arrives
     await store.pets.add({ name, categoryId: 1n, status: 'sold' }, { accountId: 1, key: name });
   };
   await add('old', noon);
-  await add('new', new Date(+noon + 1));
-  setTime(new Date(+noon + dayMs));
-  await store.accounts.recordUses([{ id: 1, lastUsedAt: noon, succeeded: 1, deprecatedCalls: 0 }]);
+  await add('new', after(1));
+  setTime(after(dayMs));
+  await accounts.recordUses([use(noon)]);
   expect(await textRows(databaseUrl, 'SELECT id FROM message')).toEqual([{ id: 'new' }]);
   expect(await textRows(databaseUrl, 'SELECT key FROM idempotency')).toEqual([{ key: 'new' }]);
 });
 
 test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {
-  const { store, setTime, databaseUrl } = await borrowStore();
-  const { accounts } = store;
-  setTime(noon);
-  await addAccount(store, 'zoo');
-  const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
-  const days = Array.from(Array(keptDays + 5), (_, index) => new Date(+noon + (index - keptDays - 4) * dayMs));
+  const { accounts, databaseUrl } = await openWithKey();
+  const days = Array.from(Array(keptDays + 5), (_, index) => after((index - keptDays - 4) * dayMs));
   // It deletes two rows of the oldest day for each row that it adds.
   await accounts.recordUses(days.map(use));
   const kept: unknown[] = [];
