@@ -56,7 +56,8 @@ describe('the limit of rejected keys', () => {
   test('returns 429 instead of 401 for too many rejected keys, but never to a valid key or to none', async () => {
     const { get, newKey, metrics } = await startApp({ bounds: { rejectedKeys: 2 } });
     const junk = newSecret(false).key;
-    for (const key of [junk, 'junk']) expect((await get('/v1/pets', { key })).status).toBe(401);
+    for (const key of [junk, 'junk'])
+      expect((await get('/v1/pets', { key })).json).toMatchObject({ status: 401, code: 'invalid_api_key' });
     const refused = await get('/v1/pets', { key: junk });
     expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited']);
     expect(Number(refused.headers['retry-after'])).toBeGreaterThan(50);
@@ -142,14 +143,12 @@ describe('requests in flight', () => {
 });
 
 describe('MAX_CONNECTIONS', () => {
-  const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
-
   /** Opens a connection from a local address and keeps it open. */
   const hold = (port: number, localAddress = '127.0.0.1') => openSocket(port, { localAddress });
 
-  async function ask(port: number, localAddress: string, sent = request): Promise<string> {
+  async function ask(port: number, localAddress: string): Promise<string> {
     const socket = await hold(port, localAddress);
-    socket.write(sent);
+    socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
     return text(socket);
   }
 
@@ -184,12 +183,5 @@ describe('MAX_CONNECTIONS', () => {
     await expect.poll(async () => Number(refused.exec(await server.metrics())?.[1])).toBeGreaterThan(10);
     const [, count] = /^animal_store_connections (\d+)$/m.exec(await server.metrics()) ?? [];
     expect(Number(count)).toBeLessThanOrEqual(3);
-  });
-
-  test('counts the connections of trusted proxies, too', async () => {
-    const { port } = await startApp({ trustProxy: ['127.0.0.0/8'], maxConnections: 1 });
-    const [socket] = await Promise.all([hold(port)]);
-    socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n');
-    await expect.poll(() => ask(port, '127.0.0.1').catch(codeOf)).toMatch(/^(|ECONNRESET)$/);
   });
 });
