@@ -1,4 +1,5 @@
 /** Tests the bound of fairness.ts and its queue, without the rest of the server. */
+import { text } from 'node:stream/consumers';
 import { type FastifyInstance, fastify } from 'fastify';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { limits } from '../../../src/core/limits.ts';
@@ -7,7 +8,7 @@ import { fairness } from '../../../src/http/fairness.ts';
 import type { Metrics } from '../../../src/http/metrics.ts';
 import { setLimits } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
-import { listen, readAnswer } from '../../support/raw.ts';
+import { listen } from '../../support/raw.ts';
 
 const spin = (ms: number) => {
   for (const end = performance.now() + ms; performance.now() < end; );
@@ -77,18 +78,9 @@ async function serve(bounds: Partial<typeof limits> = {}) {
         )
         .join(''),
     );
-    let bytes: Buffer = Buffer.concat(await socket.toArray());
-    const statuses: number[] = [];
-    for (
-      let next = readAnswer(bytes, lines[0]?.startsWith('HEAD'));
-      next;
-      next = readAnswer(bytes, lines[0]?.startsWith('HEAD'))
-    ) {
-      statuses.push(next.answer.status);
-      bytes = next.rest;
-    }
+    const answers = (await text(socket)).matchAll(/HTTP\/1\.1 (\d{3}) /g);
     await expect.poll(inFlight).toBe(0);
-    return statuses;
+    return [...answers].map(([, status]) => Number(status));
   }
   return { port, ask, run, limited };
 }
