@@ -244,27 +244,12 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send', a
   const methods = { 'access-control-allow-methods': 'GET, HEAD, POST', 'access-control-max-age': '86400' };
   const usual = 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match';
   await checkRows(app, [
-    [
-      204,
-      {
-        ...allow,
-        ...methods,
-        'access-control-allow-headers': usual,
-      },
-      ask('OPTIONS /v1/pets', preflight),
-    ],
-    ...['traceparent, tracestate,baggage', 'x-requested-with', 'cache-control'].map(
-      (asked): Row => [
+    [204, { ...allow, ...methods, 'access-control-allow-headers': usual }, ask('OPTIONS /v1/pets', preflight)],
+    // The last four are no names of headers.
+    ...['traceparent, tracestate,baggage', 'x-requested-with', 'cache-control', 'a b', '', 'x: y', 'a,'].map(
+      (asked, index): Row => [
         204,
-        { ...allow, ...methods, 'access-control-allow-headers': asked },
-        ask('OPTIONS /v1/pets', `${preflight}Access-Control-Request-Headers: ${asked}\r\n`),
-      ],
-    ),
-    // No names of headers.
-    ...['a b', '', 'x: y', 'a,'].map(
-      (asked): Row => [
-        204,
-        { ...allow, ...methods, 'access-control-allow-headers': usual },
+        { ...allow, ...methods, 'access-control-allow-headers': index < 3 ? asked : usual },
         ask('OPTIONS /v1/pets', `${preflight}Access-Control-Request-Headers: ${asked}\r\n`),
       ],
     ),
