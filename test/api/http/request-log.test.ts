@@ -45,9 +45,8 @@ test('does not count the time in which the client sends the body', async () => {
   const body = '{"name":"Slow","categoryId":1}';
   await converse(port, [rawPost(key, '', body.length), body], { gapMs: 1000 });
   const lines = () => logged('"method":"POST"');
-  await expect.poll(lines).toHaveLength(1);
-  expect(lines()[0]).toMatchObject({ status: 201, ms: expect.any(Number) });
-  expect(Number(lines()[0]?.ms)).toBeLessThan(900);
+  await expect.poll(lines).toMatchObject([{ status: 201 }]);
+  expect(lines()[0]?.ms).toBeLessThan(900);
 });
 
 test('counts the time in which the key of a create is looked up', async () => {
@@ -104,7 +103,6 @@ test('has the path if there is no route: 200 characters, without query, links an
 test.for<[proxies: string[] | undefined, forwarded: string, address: string]>([
   [undefined, '192.0.2.1', '127.0.0.1'],
   [['127.0.0.1'], '198.51.100.7, 192.0.2.1', '192.0.2.1'],
-  [['127.0.0.1', '192.0.2.0/24'], '198.51.100.7, 192.0.2.1', '198.51.100.7'],
   [['127.0.0.1'], '[2001:db8::1]:5001', '2001:db8::1'],
   [['127.0.0.1'], '2001:0DB8:0:0::1', '2001:db8::1'],
   [['127.0.0.1'], '::ffff:c000:201', '192.0.2.1'],
