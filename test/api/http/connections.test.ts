@@ -6,30 +6,21 @@ import { describe, expect, test } from 'vitest';
 import { startApp } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
 import { converse, rawGet, rawPost, readAnswer } from '../../support/raw.ts';
-
-const pet = '{"name":"Biscuit","categoryId":7}';
+import { ask, host, key, lengthOf, pet, post } from './requests.ts';
 
 const statusesOf = (all: string) => [...all.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 
 describe('a request with a body that is not wanted', () => {
-  const body = (line: string, more = '') =>
-    `${line} HTTP/1.1\r\nHost: a\r\n${more}Content-Length: ${pet.length}\r\n\r\n${pet}`;
-  const key = 'Authorization: Bearer KEY\r\n';
+  const body = (line: string, more = '') => ask(line, host + more + lengthOf(pet)) + pet;
   const rows: [status: number, request: string][] = [
     ...['GET', 'HEAD'].map((method): [number, string] => [200, body(`${method} /v1/pets`, key)]),
     [204, body('OPTIONS /v1/pets', key)],
     ...['PUT', 'DELETE', 'PATCH'].map((method): [number, string] => [405, body(`${method} /v1/pets`, key)]),
     ...['GET /v1/pets/7', 'POST /v1/pets'].map((line): [number, string] => [401, body(line)]),
     [404, body('POST /cats')],
-    [415, body('POST /v1/pets', `${key}Content-Type: text/plain\r\n`)],
-    [
-      413,
-      body('POST /v1/pets', `${key}Content-Type: application/json\r\n`).replace(
-        /Content-Length.*/s,
-        `Content-Length: 65537\r\n\r\n${' '.repeat(65_537)}`,
-      ),
-    ],
-    [412, body('POST /v1/pets', `${key}Content-Type: application/json\r\nIf-None-Match: *\r\n`)],
+    [415, post().replace('application/json', 'text/plain')],
+    [413, post(' '.repeat(65_537))],
+    [412, post(pet, 'If-None-Match: *\r\n')],
   ];
   const other = 'GET /cats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 

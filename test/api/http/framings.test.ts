@@ -4,31 +4,25 @@ import { describe, expect, test } from 'vitest';
 import type { PetPage } from '../../../src/core/pets.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { converse, summaryOf } from '../../support/raw.ts';
+import { ask, get, host, json, key, lengthOf, open, pet, post } from './requests.ts';
 
 /** A request, or its packets. `KEY` stands for the test's API key. */
 type Sent = string | (string | Buffer)[];
 /** Summaries of the responses, and what gets them. */
 type Row = [expected: string, sent: Sent[]];
 
-const host = 'Host: animals.example\r\n';
-const key = 'Authorization: Bearer KEY\r\n';
-const json = 'Content-Type: application/json\r\n';
 const coded = 'Transfer-Encoding: chunked\r\n';
-const pet = '{"name":"Biscuit","categoryId":7}';
 const chunkedPet = `21\r\n${pet}\r\n0\r\n\r\n`;
 const letters = (count: number) => 'x'.repeat(count);
 
-const on = (line: string, headers = host + key, version = '1.1') => `${line} HTTP/${version}\r\n${headers}\r\n`;
-const get = (target: string, headers?: string, version?: string) => on(`GET ${target}`, headers, version);
-const list = (more = '') => get('/v1/pets', host + key + more);
+const list = (more = '') => get('/v1/pets', open + more);
 const hosts = (...lines: string[]) => lines.map((line) => get('/v1/pets', line + key));
-const post = (headers: string, body = pet) => on('POST /v1/pets', host + key + headers) + body;
-const lengthOf = (body: string) => `Content-Length: ${Buffer.byteLength(body, 'latin1')}\r\n`;
-const add = (body = pet) => post(json + lengthOf(body), body);
-const chunked = (body: string) => post(json + coded, body);
-const typed = (...lines: string[]) => post(`${lines.join('')}${lengthOf(pet)}`);
+const send = (headers: string, body = pet) => ask('POST /v1/pets', open + headers) + body;
+const add = (body?: string) => post(body);
+const chunked = (body: string) => send(json + coded, body);
+const typed = (...lines: string[]) => send(`${lines.join('')}${lengthOf(pet)}`);
 const types = (...values: string[]) => values.map((value) => typed(`Content-Type: ${value}\r\n`));
-const expecting = (expectation: string, more = lengthOf(pet)) => post(`${json}Expect: ${expectation}\r\n${more}`, '');
+const expecting = (expectation: string, more = lengthOf(pet)) => send(`${json}Expect: ${expectation}\r\n${more}`, '');
 const withoutKey = (request: string) => request.replace(key, '');
 const inOldHttp = (request: string) => request.replace('HTTP/1.1', 'HTTP/1.0');
 
@@ -77,10 +71,10 @@ describe('one request', () => {
           'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
           ...['FROB', 'get'].map((method) => list().replace('GET', method)),
           list().replace('/v1/pets ', ''),
-          get('/v1/pets', host + key, '2.0'),
+          ask('GET /v1/pets', open, '2.0'),
           ...hosts('', host + host, 'Host: me@a\r\n', 'Host: a:1:2\r\n', 'Host: \xe9\r\n'),
           get('http://animals.example/v1/pets', key),
-          inOldHttp(get('/v1/pets', host + host + key)),
+          inOldHttp(get('/v1/pets', host + open)),
           // The parser knows it.
           list().replace('GET', 'PLAY').replace('HTTP/1.1', 'RTSP/1.0'),
         ],
@@ -95,14 +89,14 @@ describe('one request', () => {
         [
           ...['b@d: x', 'X : a', 'X: a\r\n b', 'X: a\0b', 'X: a\rY: b'].map((line) => list(`${line}\r\n`)),
           list().replaceAll('\r\n', '\n'),
-          post(json + lengthOf(pet) + coded, chunkedPet),
-          post(json + coded + lengthOf(pet), chunkedPet),
-          post(json + lengthOf(pet) + lengthOf(pet)),
+          send(json + lengthOf(pet) + coded, chunkedPet),
+          send(json + coded + lengthOf(pet), chunkedPet),
+          send(json + lengthOf(pet) + lengthOf(pet)),
           ...['-1', '+33', '3 3', '33, 33', '', '9'.repeat(23), '33\r\nContent-Length: 5'].map((length) =>
-            post(`${json}Content-Length: ${length}\r\n`),
+            send(`${json}Content-Length: ${length}\r\n`),
           ),
           ...['gzip', 'identity', 'chunked, gzip', 'gzip, chunked', '\x0bchunked', ''].map((coding) =>
-            post(`${json}Transfer-Encoding: ${coding}\r\n`, chunkedPet),
+            send(`${json}Transfer-Encoding: ${coding}\r\n`, chunkedPet),
           ),
           inOldHttp(chunked(chunkedPet)),
           inOldHttp(chunked(chunkedPet).replace('/pets', '/%ff')).replace(key, 'Connection: keep-alive\r\n') + list(),
@@ -136,7 +130,7 @@ describe('one request', () => {
         '413 payload_too_large',
         [
           // Only announced.
-          post(`${json}Content-Length: 1000000000\r\n`, ''),
+          send(`${json}Content-Length: 1000000000\r\n`, ''),
           chunked(`11170\r\n${pet.padEnd(70_000)}\r\n0\r\n\r\n`),
         ],
       ],
@@ -156,10 +150,10 @@ describe('one request', () => {
           list('Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n'),
         ],
       ],
-      ['405 method_not_allowed [GET HEAD POST OPTIONS]', ['TRACE', 'QUERY'].map((method) => on(`${method} /v1/pets`))],
+      ['405 method_not_allowed [GET HEAD POST OPTIONS]', ['TRACE', 'QUERY'].map((method) => ask(`${method} /v1/pets`))],
       [
         '405 method_not_allowed []',
-        [on('CONNECT a:443', host), [on('CONNECT a:443'), Buffer.from('1603010001', 'hex'), 'x']],
+        [ask('CONNECT a:443', host), [ask('CONNECT a:443'), Buffer.from('1603010001', 'hex'), 'x']],
       ],
     ]));
 
@@ -242,7 +236,7 @@ describe('one request', () => {
     check(
       ['/v1/pets', '/quickstart/messages', '/account/sign-in'].flatMap((path): Row[] => {
         const form = 'Content-Type: application/x-www-form-urlencoded\r\nSec-Fetch-Site: same-origin\r\n';
-        const empty = (more = '') => on(`POST ${path}`, host + key + (path.endsWith('sign-in') ? form : json) + more);
+        const empty = (more = '') => ask(`POST ${path}`, open + (path.endsWith('sign-in') ? form : json) + more);
         return [
           ['400 invalid_body', [inOldHttp(empty()), empty('Content-Length: 00\r\n')]],
           ['100, 400 invalid_body, 404 route_not_found', [empty('Expect: 100-continue\r\n') + get('/v1/cats')]],
@@ -283,7 +277,7 @@ describe('an Authorization header', () => {
         [authorized('Bearer KEY\0'), authorized('Bearer\r\n KEY'), named('Authorization : Bearer KEY')],
       ],
       // Before it reads the body.
-      ['401 missing_api_key', [on('POST /v1/pets', `${host}Content-Type: text/plain\r\nContent-Length: 1000000\r\n`)]],
+      ['401 missing_api_key', [ask('POST /v1/pets', `${host}Content-Type: text/plain\r\nContent-Length: 1000000\r\n`)]],
     ]));
 });
 
@@ -293,12 +287,12 @@ describe('several requests on one socket', () => {
       ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
       ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more'], list() + chunked('1\r\nx\r\nZZ\r\n')]],
       ['201, 417 expectation_failed', [add() + list('Expect: a-pony\r\n')]],
-      ['201, 405 method_not_allowed []', [add() + on('CONNECT a:443')]],
+      ['201, 405 method_not_allowed []', [add() + ask('CONNECT a:443')]],
       ['201, 400 invalid_url, 201', [add() + get('/%zz') + add()]],
       ['401 missing_api_key, 201', [withoutKey(add()) + add()]],
     ]));
 
-  const closing = post(`${json}${lengthOf(pet)}Connection: close\r\n`);
+  const closing = send(`${json}${lengthOf(pet)}Connection: close\r\n`);
 
   test('nothing is read after a malformed request or Connection: close', () =>
     check(

@@ -7,6 +7,7 @@ import { rateLimited } from '../../../src/http/errors.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { readDocument } from '../../support/described.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
+import { ask, get, host, json, open, pet, post } from './requests.ts';
 
 /** Headers of HTTP itself and of the connection. They are not compared. */
 const transport = ['date', 'connection', 'keep-alive', 'content-length', 'transfer-encoding'];
@@ -16,16 +17,16 @@ const always = {
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
 };
-const json = { 'content-type': 'application/json' };
+const inJson = { 'content-type': 'application/json' };
 const revalidated = {
   'cache-control': 'private, no-cache',
   vary: 'Authorization',
   etag: expect.stringMatching(/^"[\w-]{27}"$/),
 };
 const inCodings = { ...revalidated, 'cache-control': 'public, no-cache', vary: 'Accept-Encoding' };
-const jsonInCodings = { ...inCodings, ...json };
+const jsonInCodings = { ...inCodings, ...inJson };
 const notStored = { 'cache-control': 'no-store' };
-const error = { ...json, ...notStored };
+const error = { ...inJson, ...notStored };
 const link =
   '</v1/pets>; rel="successor-version", </docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"';
 const deprecated = { link, deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' };
@@ -45,22 +46,14 @@ const allowed = { allow: 'GET, HEAD, POST, OPTIONS' };
 
 type Row = [status: number, headers: object, request: string];
 
-const host = 'Host: animals.example\r\n';
-const open = `${host}Authorization: Bearer KEY\r\n`;
-const pet = '{"name":"Biscuit","categoryId":7}';
-const ask = (line: string, headers = open) => `${line} HTTP/1.1\r\n${headers}\r\n`;
-const get = (path: string, headers?: string) => ask(`GET ${path}`, headers);
-const post = (body = pet, more = '', path = '/v1/pets', type = 'application/json') =>
-  ask(`POST ${path}`, `${open}Content-Type: ${type}\r\n${more}Content-Length: ${body.length}\r\n`) + body;
-
 /** KEY stands for a key with both scopes, READER for one with the scope pets:read, ETAG for the ETag of the list. */
 const table: Row[] = [
-  [200, { ...json, ...first('limit=20') }, get('/v1/pets')],
+  [200, { ...inJson, ...first('limit=20') }, get('/v1/pets')],
   [304, first('limit=20'), get('/v1/pets', `${open}If-None-Match: ETAG\r\n`)],
-  [200, { ...json, ...revalidated, ...deprecated }, get('/v1/pets/1')],
+  [200, { ...inJson, ...revalidated, ...deprecated }, get('/v1/pets/1')],
   [201, { ...error, location: expect.stringMatching(/^\/v1\/pets\/\d+$/) }, post()],
   [201, { ...error, location: '/v1/pets/1', 'idempotent-replayed': 'true' }, post(pet, 'Idempotency-Key: first\r\n')],
-  [202, error, post('{"message":"Hello"}', '', '/quickstart/messages')],
+  [202, error, post('{"message":"Hello"}').replace('/v1/pets', '/quickstart/messages')],
   [204, allowed, ask('OPTIONS /v1/pets')],
   [204, allowed, ask('OPTIONS *', host)],
   [200, { ...inCodings, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
@@ -76,7 +69,7 @@ const table: Row[] = [
     deprecatedError,
     `${get('/v1/pets/1', `${open}Transfer-Encoding: chunked\r\n`).replace('KEY', newSecret(false).key)}zz\r\n`,
   ],
-  [400, error, post('', '', '/v1/pets', 'text/plain')],
+  [400, error, post('').replace('application/json', 'text/plain')],
   [400, error, 'hello\r\n\r\n'],
   [400, error, get('/v1/pets', '')],
   [401, { ...error, ...challenge() }, get('/v1/pets', host)],
@@ -96,7 +89,7 @@ const table: Row[] = [
   [412, error, post(pet, 'If-None-Match: *\r\n')],
   [413, error, post(pet.padEnd(70_000))],
   [414, error, get(`/v1/pets?cursor=${'a'.repeat(9000)}`)],
-  [415, error, post(pet, '', '/v1/pets', 'text/plain')],
+  [415, error, post().replace('application/json', 'text/plain')],
   [415, { ...error, 'accept-encoding': 'identity' }, post(pet, 'Content-Encoding: gzip\r\n')],
   [417, error, get('/v1/pets', `${open}Expect: a-pony\r\n`)],
   [422, error, post(pet.replace('7', '8'), 'Idempotency-Key: first\r\n')],
@@ -152,7 +145,7 @@ test('the responses of the rate limits carry their headers and no others', async
   const tooMany = { ...error, 'retry-after': seconds };
   const bad = get('/v1/pets').replace('KEY', 'none');
   await checkRows(app, [
-    [200, { ...json, ...first('limit=20'), ...rates }, get('/v1/pets')],
+    [200, { ...inJson, ...first('limit=20'), ...rates }, get('/v1/pets')],
     [429, { ...tooMany, ...rates }, get('/v1/pets')],
     [401, { ...error, ...challenge(', error="invalid_token"') }, bad],
     [429, tooMany, bad],
@@ -201,7 +194,7 @@ const errorsOfPages: [status: number, request: string][] = [
   [404, get('/nowhere', host + from)],
   [401, get('/v1/pets', host + from)],
   [429, get('/v1/pets', open.replace('KEY', 'none') + from)],
-  [413, ask('POST /v1/pets', `${open}${from}Content-Type: application/json\r\nContent-Length: 99999\r\n`)],
+  [413, ask('POST /v1/pets', `${open}${from}${json}Content-Length: 99999\r\n`)],
   [403, ask('POST /account/sign-in', `${host}${from}Content-Length: 0\r\n`)],
 ];
 

@@ -2,20 +2,17 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../../support/app.ts';
 import { converse } from '../../support/raw.ts';
+import { ask, open, pet, post } from './requests.ts';
 
-const open = 'Host: a\r\nAuthorization: Bearer KEY\r\n';
-const pet = '{"name":"Biscuit","categoryId":7}';
-const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\n${open}${more}\r\n`;
-const post = (more = '', body = pet) =>
-  `POST /v1/pets HTTP/1.1\r\n${open}Content-Type: application/json\r\n${more}Content-Length: ${Buffer.byteLength(body, 'latin1')}\r\n\r\n${body}`;
+const get = (path: string, more = '') => ask(`GET ${path}`, open + more);
 const large = `{"name":"${'é'.repeat(1000)}","categoryId":1}`;
 
 const again = 'Idempotency-Key: a\r\n';
 
 /** One after the other, because the ids of their pets depend on that. */
 const creates = [
-  ...[post(), post(again), post(again), post(again, pet.replace('7', '8'))],
-  ...Array(20).fill(post('', Buffer.from(large).toString('latin1'))),
+  ...[post(), post(pet, again), post(pet, again), post(pet.replace('7', '8'), again)],
+  ...Array(20).fill(post(Buffer.from(large).toString('latin1'))),
 ];
 const others = [
   ...[get('/v1/pets'), get('/v1/pets?limit=2'), get('/v1/pets?limit=2'), get('/v1/pets/1'), get('/v1/pets/999')],
@@ -23,7 +20,7 @@ const others = [
   get('/v1/pets', 'Connection: close\r\n'),
   ...[get('/v1/pets?limit=2').replace('GET', 'HEAD'), get('/v1/pets?limit=0'), get('/v1/pets', 'Upgrade: a\r\n')],
   ...[get('/v1/pets').replace(/Authorization.*\r\n/, ''), get('/v1/pets').replace('KEY', 'none')],
-  ...[get('/cats'), post('', '{}')],
+  ...[get('/cats'), post('{}')],
   ...[get('/v1/pets?limit=2', 'Origin: https://a.example\r\n'), get('/v1/pets/1', 'Origin: https://b.example\r\n')],
   ...[get('/v1/pets').replace('HTTP/1.1', 'HTTP/1.0'), get('/openapi.json'), get('/docs'), get('/v1/store/orders')],
 ];
