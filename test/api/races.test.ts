@@ -19,27 +19,21 @@ const endedKeys = 5;
 
 const hashOf = (text: string) => createHash('sha256').update(text).digest();
 
-/** An account of its own for each pair of commands: one place is left for a key and for a session. */
-interface World {
-  id: number;
-  name: string;
-  /** The id of an active key; the next ids are those of the other keys. */
-  key: number;
-  session: Buffer;
-  reset: Buffer;
-  invitation: Buffer;
-}
-
 const firstId = 1_000_000;
 
-function worldOf(index: number): World {
+/** An account of its own for each pair of commands: one place is left for a key and for a session. */
+function worldOf(index: number) {
   const id = firstId + index;
   const hash = (what: string) => hashOf(`${what} of ${id}`);
   return {
-    ...{ id, name: `ada ${id}`, key: 100 * id },
+    id,
+    name: `ada ${id}`,
+    /** The id of an active key; the next ids are those of the other keys. */
+    key: 100 * id,
     ...{ session: hash('session'), reset: hash('reset'), invitation: hash('invitation') },
   };
 }
+type World = ReturnType<typeof worldOf>;
 
 /** Even copies act for the operator, odd ones for the person. */
 const ownerOf = ({ name, session }: World, copy: number) => ({ owner: copy % 2 === 0 ? name : { session } });
