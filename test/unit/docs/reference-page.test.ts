@@ -1,11 +1,10 @@
 /** Tests of the reference pages at /docs, of their files, and of the redirect to them. */
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { renderPage } from '../../../scripts/reference.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
-
-const file = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url));
+import { projectFolder } from '../../support/project.ts';
 
 /** The addresses of all links of a page, as the page gives them. */
 const linksOf = (html: string) => [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, link]) => link as string);
@@ -65,10 +64,7 @@ describe('GET /docs', () => {
   test('returns 500 if a file cannot be read, and 200 once it can', async () => {
     let broken = true;
     const { get } = await startApp({
-      readFile: async (name) => {
-        if (broken) throw new Error('EIO');
-        return file(name);
-      },
+      readFile: (name) => (broken ? Promise.reject(new Error('EIO')) : readFile(projectFolder + name)),
     });
     expect((await get('/docs')).json).toMatchObject({ code: 'internal_error' });
     broken = false;
