@@ -218,15 +218,9 @@ describe('one request', () => {
       [
         '400 invalid_json',
         [
-          // Overlong UTF-8, a surrogate, a cut character, a byte order mark.
+          // Overlong UTF-8, a surrogate, a cut character.
           ...['{"name":"\xc0\xaf","categoryId":7}', '{"name":"\xed\xa0\x80","categoryId":7}', `${pet}\xe2\x82`],
-          ...[
-            `\xef\xbb\xbf${pet}`,
-            ' \n',
-            '{"name":"a\0b","categoryId":7}',
-            '{"name":"x","n\\u0061me":"y","categoryId":7}',
-          ],
-          ...['{"__proto__":1,"__proto__":2,"name":"x","categoryId":7}', '['.repeat(30_000) + ']'.repeat(30_000)],
+          ...[' \n', '{"name":"a\0b","categoryId":7}', '{"__proto__":1,"__proto__":2,"name":"x","categoryId":7}'],
         ].map(add),
       ],
       ['400 invalid_body', [`[${pet}]`, `{"__proto__":${pet}}`].map(add)],
