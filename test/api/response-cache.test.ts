@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { represent } from '../../src/http/responses.ts';
 import { createCache } from '../../src/pets/response-cache.ts';
-import { startApp } from '../support/app.ts';
+import { metricValue, startApp } from '../support/app.ts';
 import { engine, open, runSql } from '../support/store.ts';
 
 describe('the response cache', () => {
@@ -104,8 +104,7 @@ describe('a response kept across writes', () => {
     const sql = (text: string) => runSql(databaseUrl, text);
     const page = async () => (await get('/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
     const third = async () => (await get('/v1/pets/3')).status;
-    const hits = async () =>
-      (await metrics.registry.getSingleMetric('animal_store_cache_hits_total')?.get())?.values[0]?.value as number;
+    const hits = () => metricValue(metrics, 'cache_hits_total');
     for (let times = 0; times < 3; times++) await Promise.all([page(), third()]);
     return { add, sql, page, third, hits };
   }
@@ -120,7 +119,7 @@ describe('a response kept across writes', () => {
         expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
         expect(await third()).toBe(200);
       }
-      expect(await hits()).toBe(before + 10);
+      expect(await hits()).toBe(Number(before) + 10);
     },
   );
 

@@ -2,18 +2,11 @@
 import { expect, test } from 'vitest';
 import { expectRows } from '../../support/commands.ts';
 import { launchCli, runCli } from '../../support/process.ts';
-import { projectFolder, version } from '../../support/project.ts';
-
-const folder = projectFolder;
-
-/** The names of all commands, from --help. */
-async function commands(): Promise<string[]> {
-  const { stdout } = await runCli(['--help'], { folder });
-  return [...stdout.matchAll(/^(\w+(?: \w+)?) {2}/gm)].map(([, name = '']) => name);
-}
+import { projectFolder as folder, version } from '../../support/project.ts';
 
 test('exit 0: --help of all commands, and of each, is on stdout and no wider than a terminal', async () => {
-  const names = await commands();
+  const { stdout: all } = await runCli(['--help'], { folder });
+  const names = [...all.matchAll(/^(\w+(?: \w+)?) {2}/gm)].map(([, name = '']) => name);
   expect(names.length).toBeGreaterThan(15);
   for (const name of ['', ...names]) {
     const args = [...name.split(' ').filter(Boolean), '--help'];
