@@ -1,26 +1,18 @@
 /** Tests which answer each request for an operation gets: on pets, and on messages. */
 import { describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
-import { follow, links } from '../support/links.ts';
+import { follow } from '../support/links.ts';
 import { runSql, textRows } from '../support/store.ts';
 
 type Request = [line: string, options?: Parameters<TestApp['call']>[2]];
 
 const biscuit = { name: 'Biscuit', categoryId: 7 };
-const statuses = ['available', 'pending', 'sold'] as const;
 const sunset = new Date('2030-12-05T00:00:00Z');
 const int64s = ['9007199254740993', '9223372036854775807', '-9223372036854775808', '0', '-1'];
 const retry = { 'idempotency-key': 'first-try' };
 
 const numbers = (count: number) => Array.from(Array(count), (_, index) => index + 1);
 const ids = (pets: { id: number }[]) => pets.map(({ id }) => id);
-
-/** Adds pets 1 to `count`, with the three statuses in turn. */
-async function stock({ store }: TestApp, count: number): Promise<void> {
-  const add = (id: number) =>
-    store.pets.add({ name: `pet ${id}`, categoryId: BigInt(id), status: statuses[(id - 1) % 3] ?? 'sold' });
-  await Promise.all(numbers(count).map(add));
-}
 
 const get = (target: string, ...values: string[]) => values.map((value): Request => [`GET ${target}${value}`]);
 const post = (...bodies: unknown[]) => bodies.map((body): Request => ['POST /v1/pets', { body }]);
@@ -232,35 +224,12 @@ describe('POST /v1/pets with Idempotency-Key', () => {
 });
 
 describe('GET /v1/pets', () => {
-  test('returns pets in ascending order of id: 20 unless limit is given, all or those with a status', async () => {
-    const app = await startApp();
-    expect((await app.get('/v1/pets')).text).toBe('[]');
-    await stock(app, 101);
-    for (const [query, expected] of [
-      ['', numbers(20)],
-      ['?limit=1', [1]],
-      ['?limit=100', numbers(100)],
-      ['?limit=3&status=available', [1, 4, 7]],
-      ['?limit=3&status=pending', [2, 5, 8]],
-      ['?limit=3&status=sold', [3, 6, 9]],
-    ] as const)
-      expect(ids((await app.get(`/v1/pets${query}`)).json), query).toEqual(expected);
-  });
-
-  test('links through all pages, keeps limit and status, and ends without rel="next"', async () => {
-    const app = await startApp();
-    await stock(app, 36);
-    const pages = await follow(app, '/v1/pets?limit=5&status=sold');
-    expect(pages.map(({ json }) => ids(json))).toEqual([
-      [3, 6, 9, 12, 15],
-      [18, 21, 24, 27, 30],
-      [33, 36],
-    ]);
-    const rels = pages.map(({ headers }) => Object.keys(links(headers.link)));
-    expect(rels).toEqual([['next', 'first'], ['next', 'first'], ['first']]);
-    expect(links(pages[2]?.headers.link).first).toBe('/v1/pets?limit=5&status=sold');
-    // The last page is exactly full.
-    expect((await follow(app, '/v1/pets?limit=12')).map(({ json }) => json.length)).toEqual([12, 12, 12]);
+  test('returns pets in ascending order of id: 20 unless limit is given', async () => {
+    const { get, store } = await startApp();
+    expect((await get('/v1/pets')).text).toBe('[]');
+    await Promise.all(numbers(101).map((id) => store.pets.add({ name: 'x', categoryId: BigInt(id), status: 'sold' })));
+    expect(ids((await get('/v1/pets')).json)).toEqual(numbers(20));
+    expect(ids((await get('/v1/pets?limit=100')).json)).toEqual(numbers(100));
   });
 
   test('returns animals of an earlier release, whose names may be longer than the limit', async () => {

@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { statuses } from '../../src/core/pets.ts';
 import { startApp } from '../support/app.ts';
-import { follow } from '../support/links.ts';
+import { follow, links } from '../support/links.ts';
 
-test('a walk through the pages returns each pet exactly once while others are added, and ends', async () => {
+test('a walk through the pages returns each pet exactly once while others are added, in full pages, and ends', async () => {
   const app = await startApp();
   let total = 0;
   const addOne = () => app.add({ name: 'x', categoryId: 1, status: statuses[++total % 3] });
@@ -13,9 +13,13 @@ test('a walk through the pages returns each pet exactly once while others are ad
     for (let count = 0; count < 4; count++) await addOne();
     const before = total;
     let left = added;
-    const pages = await follow(app, `/v1/pets?limit=${limit}${filter ? `&status=${filter}` : ''}`, async () => {
+    const path = `/v1/pets?limit=${limit}${filter ? `&status=${filter}` : ''}`;
+    const pages = await follow(app, path, async () => {
       if (left-- > 0) await addOne();
     });
+    for (const { headers } of pages) expect(links(headers.link).first).toBe(path);
+    expect(pages.at(-1)?.json).not.toEqual([]);
+    expect(pages.slice(0, -1).filter(({ json }) => json.length !== limit)).toEqual([]);
     const ids: number[] = pages.flatMap(({ json }) => json.map(({ id }: { id: number }) => id));
     expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
     const isWanted = (id: number) => filter === undefined || filter === statuses[id % 3];
