@@ -77,8 +77,8 @@ export const plantedBugs: PlantedBug[] = [
     'WHERE hash = ${hash}`',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     'WHERE hash <> ${hash}`',
-    'api/auth',
-    'an API key > that is missing gets 401 missing_api_key, an unknown one',
+    'api/limits',
+    'the limit of rejected keys > returns 429 instead of 401',
   ],
   [
     'a key that was revoked while the body arrived adds an animal',
@@ -173,8 +173,8 @@ export const plantedBugs: PlantedBug[] = [
     'src/store/sqlite/reader.ts',
     'WHERE status = +? AND id > +?',
     'WHERE status = +? AND id >= +?',
-    'api/operations',
-    'GET /v1/pets > links through all pages',
+    'api/paging',
+    'a walk through the pages returns each pet exactly once',
   ],
   [
     'a shutdown does not wait for requests in flight',
