@@ -15,7 +15,7 @@ describe('a request with a body that is not wanted', () => {
   const rows: [status: number, request: string][] = [
     ...['GET', 'HEAD'].map((method): [number, string] => [200, body(`${method} /v1/pets`, key)]),
     [204, body('OPTIONS /v1/pets', key)],
-    ...['PUT', 'DELETE', 'PATCH'].map((method): [number, string] => [405, body(`${method} /v1/pets`, key)]),
+    [405, body('PUT /v1/pets', key)],
     ...['GET /v1/pets/7', 'POST /v1/pets'].map((line): [number, string] => [401, body(line)]),
     [404, body('POST /cats')],
     [415, post().replace('application/json', 'text/plain')],

@@ -216,11 +216,9 @@ describe('a setting of earlier releases', () => {
 
 describe('signUpOf', () => {
   test.for([
-    ['development', undefined, 'open'],
     ['staging', undefined, 'open'],
     ['production', '', 'invitation'],
     ['production', 'open', 'open'],
-    ['staging', 'off', 'off'],
   ])('DEPLOYMENT=%s and SIGN_UP=%s: %s', ([DEPLOYMENT, SIGN_UP, effective]) => {
     expect(signUpOf(readConfig({ DEPLOYMENT, SIGN_UP }))).toBe(effective);
   });

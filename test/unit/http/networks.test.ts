@@ -12,7 +12,6 @@ test.for([
   ['2001:0:0:1:2:3:4:5', '2001:0:0:1::/64'],
   ['2001:0DB8:1:02:0::9', '2001:db8:1:2::/64'],
   ['::FFFF:c000:207', '192.0.2.7'],
-  ['0:0:0:0:0:ffff:192.0.2.7', '192.0.2.7'],
   // The client disconnected: its address is unknown.
   [undefined, ''],
 ] as const)('the network of %s is %s', ([address, network]) => {
