@@ -1,10 +1,10 @@
 /** Tests that whoever loses a key, a session or an account while a request is still arriving changes nothing with it. */
-import net from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { newToken } from '../../src/core/people.ts';
 import { makeKey, type PagesApp, password, startPages } from '../support/account-pages.ts';
 import { metricValue } from '../support/app.ts';
+import { openSocket, tabby } from '../support/process.ts';
 import { biscuit, borrowStore, textRows } from '../support/store.ts';
 import { addAccount } from '../support/store-file.ts';
 
@@ -16,7 +16,7 @@ async function interrupt(
   body: string,
   meanwhile: () => Promise<unknown>,
 ) {
-  const socket = net.connect({ port: app.port, host: '127.0.0.1', noDelay: true });
+  const socket = await openSocket(app.port);
   const lines = { host: `127.0.0.1:${app.port}`, connection: 'close', 'transfer-encoding': 'chunked', ...headers };
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST ${path} HTTP/1.1\r\n${head.join('')}\r\n`);
@@ -28,7 +28,6 @@ async function interrupt(
 }
 
 describe('an API key', () => {
-  const animal = JSON.stringify({ name: 'Biscuit', categoryId: 7 });
   const ends = {
     revoked_api_key: ({ store }: PagesApp, id: number) => store.accounts.revokeKey(id),
     expired_api_key: async ({ setTime }: PagesApp) => setTime(new Date(Date.now() + 10_000)),
@@ -43,7 +42,7 @@ describe('an API key', () => {
   ] as const)('that ends while the body of POST %s arrives gets 401 %s', async ([path, code]) => {
     const app = await startPages();
     const { key, id } = await app.newKey({ expiresAt: new Date(Date.now() + 5000) });
-    const body = path === '/v1/pets' ? animal : '{"message":"Hello"}';
+    const body = JSON.stringify(path === '/v1/pets' ? tabby : { message: 'Hello' });
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' };
     const { status, answer } = await interrupt(app, path, headers, body, () => ends[code](app, id));
     expect([status, answer.includes(`"code":"${code}"`)]).toEqual([401, true]);

@@ -132,8 +132,7 @@ test.each([
   [undefined, '', undefined],
 ])(
   'GET / redirects a browser to the page, and tells other clients the addresses: BASE_URL %s, Accept %s',
-  async (...row) => {
-    const [baseUrl, accept, location] = row;
+  async (baseUrl, accept, location) => {
     const { get } = await startApp({ baseUrl });
     const { status, headers, json } = await get('/', { headers: { accept } });
     expect([status, headers.location]).toEqual([location ? 302 : 200, location]);
