@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../src/core/accounts.ts';
 import { codeOf } from '../../src/core/errors.ts';
+import { dayMs } from '../../src/core/limits.ts';
 import { newToken } from '../../src/core/people.ts';
 import type { Metrics } from '../../src/http/metrics.ts';
 import { setLimits, startApp, type TestApp, valuesOf } from '../support/app.ts';
@@ -117,12 +118,13 @@ describe('requests in flight', () => {
     expect([status, headers.etag, headers.link]).toEqual([503, undefined, undefined]);
   });
 
-  test('of the accounts that one network creates count together', async () => {
+  test('of the accounts that one network has created count together, also a year later', async () => {
     const app = await startApp({ bounds: { inFlight: 4 } });
     const network = newToken().hash;
     const names = ['a1', 'a2', 'a3'];
     for (const name of names) await app.store.people.signUp(name, 'hash', undefined, network);
     const keys = await Promise.all(names.map(async (account) => (await app.newKey({ account })).key));
+    app.setTime(new Date(Date.now() + 365 * dayMs));
     const release = holdWrites(app);
     const { sent, statuses } = send(app, keys, 1);
     await expect.poll(() => statuses).toEqual([503]);
@@ -144,8 +146,8 @@ describe('MAX_CONNECTIONS', () => {
 
   const isOpen = (socket: Socket) => !socket.readableEnded && !socket.destroyed;
 
-  test('beyond it a connection closes without a response, and the idle ones make room for the next', async () => {
-    const { port, key, store, metrics } = await startApp({ maxConnections: 4 });
+  test('beyond it a connection, also of a trusted proxy, closes without a response, and the idle ones make room for the next', async () => {
+    const { port, key, store, metrics } = await startApp({ maxConnections: 4, trustProxy: ['127.0.0.0/8'] });
     const body = JSON.stringify(tabby);
     const busy = await hold(port);
     busy.write(rawPost(key, '', body.length));
