@@ -7,7 +7,7 @@ import { namesIn } from '../../support/commands.ts';
 import { launchCli } from '../../support/process.ts';
 import { seededRandom } from '../../support/random.ts';
 import { type MadeStore, makeStore, missingFrom, serve } from '../../support/store-file.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 
 /** Runs a command on the store; resolves when it has succeeded. */
 async function run(made: MadeStore, ...args: string[]): Promise<void> {
@@ -46,12 +46,6 @@ test('a backup under write load is sound, and holds every pet acknowledged befor
   expect([...statuses].filter((status) => status !== 201 && status !== 503)).toEqual(['cut']);
   expect(server.stdout()).not.toContain('SQLITE_');
   expect(acknowledgedMeanwhile).toBeGreaterThan(0);
-  figure('online backups under write load', {
-    backups,
-    acknowledged: promises.size,
-    acknowledgedMeanwhile,
-    missing: 0,
-  });
 });
 
 test('a killed restore leaves either the old store or the new one, complete', async () => {
@@ -78,5 +72,4 @@ test('a killed restore leaves either the old store or the new one, complete', as
   }
   await run(made, 'restore', 'new.db');
   expect(namesIn(made.file)).toHaveLength(5005);
-  figure('restores killed with kill -9, each complete or undone', { times, seed });
 });

@@ -8,7 +8,7 @@ import { plant } from '../../support/plant.ts';
 import { seededRandom } from '../../support/random.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { needStrace, tracing } from '../../support/strace.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 import { openCrashDisk, type Survival } from './crash-disk.ts';
 import { readTrace } from './disk-trace.ts';
 
@@ -78,7 +78,6 @@ beforeEach(needStrace);
 
 test('each 201 for 600 concurrent POSTs is sent after the fsync that covers its pet', async () => {
   const found = losses(await traceLoad(600, 600), 0);
-  figure('fsync', { answered: found.answered, early: found.early.length });
   expect(found).toEqual({ answered: 600, early: [], lost: [], corrupt: [] });
 });
 
@@ -89,15 +88,12 @@ test('a power loss at any moment loses no acknowledged pet and leaves a sound fi
   const checkpoints = load.events.filter((event) => event.kind === 'truncate' && event.file === file).length;
   expect(checkpoints).toBeGreaterThanOrEqual(tier(2, 9));
   const images = tier(1800, 20_000);
-  const { answered, ...found } = losses(load, images, Math.trunc(Math.random() * 2 ** 32));
-  figure('power loss', { images, checkpoints, answered, lost: found.lost.length, corrupt: found.corrupt.length });
-  expect(found).toEqual({ early: [], lost: [], corrupt: [] });
+  expect(losses(load, images, Math.trunc(Math.random() * 2 ** 32))).toMatchObject({ early: [], lost: [], corrupt: [] });
 });
 
 test('with synchronous=NORMAL it answers before the fsync, and images lack pets', async () => {
   const source = plant('src/store/sqlite/connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
   const { early, lost } = losses(await traceLoad(500, 16, source), 300);
-  figure('with planted synchronous=NORMAL', { early: early.length, lost: lost.length });
   expect(early.length).toBeGreaterThan(0);
   expect(lost.length).toBeGreaterThan(0);
 });

@@ -6,7 +6,6 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { copyProject } from '../../support/plant.ts';
 import { projectFolder } from '../../support/project.ts';
-import { figure } from '../../support/tier.ts';
 import { plantedBugs } from './planted-bugs.ts';
 
 interface Report {
@@ -45,5 +44,4 @@ test.each(plantedBugs)('the tests detect: %s', async (_, file, from, to, testFil
   writeFileSync(path.join(folder, file), parts.join(to));
   const { failed } = await run();
   expect(failed.length, 'with the bug').toBeGreaterThan(0);
-  figure(`${testFile} detects it: ${failed[0]}`);
 });

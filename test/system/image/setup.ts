@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { projectFolder, read } from '../../support/project.ts';
-import { figure } from '../../support/tier.ts';
 import { makeBase } from './base-image.ts';
 import { attempt, type Engine, execute, findEngine, imageName } from './engine.ts';
 
@@ -35,9 +34,7 @@ function build(engine: Engine): void {
   writeFileSync(file, source === 'made' ? dockerfile.replace(digest, '') : dockerfile);
   const revision = execute('git', ['-C', projectFolder, 'rev-parse', 'HEAD']);
   const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`];
-  const begun = performance.now();
   execute(command, ['build', '--network', 'host', ...what, '-t', imageName, '-f', file, projectFolder], env);
-  figure(`image on ${base}, ${source}`, { ms: performance.now() - begun });
 }
 
 function tidyUp({ command, env, folder }: Engine): void {

@@ -9,7 +9,6 @@ import type { Answers, Task } from '../../support/open-loop.ts';
 import { launch } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { addAccount, addKey, makeStore, serve } from '../../support/store-file.ts';
-import { figure } from '../../support/tier.ts';
 
 beforeEach(({ skip }) => {
   if (missingNginx) skip(missingNginx);
@@ -57,16 +56,7 @@ test('at twice the capacity most of it is served within half a second', async ()
   for (const [what, request] of Object.entries({ pages: page, creates: create })) {
     const capacity = (await ask({ request })).good / 3;
     const answers = await ask({ request, rate: 2 * capacity, connections: 2000 });
-    const share = answers.soon / 3 / capacity;
-    figure(`overload, ${what}`, {
-      capacity,
-      share,
-      ...answers,
-      p50: answers.p50 ?? 0,
-      p99: answers.p99 ?? 0,
-      refusedP99: answers.refusedP99 ?? 0,
-    });
-    expect(share, what).toBeGreaterThan(0.4);
+    expect(answers.soon / 3 / capacity, what).toBeGreaterThan(0.4);
     expect(answers.lost, what).toBe(0);
   }
   await server.end('SIGTERM');
@@ -83,14 +73,8 @@ test('an account with 8 keys on 1,000 connections from 250 addresses does not ke
       ask({ ...own, request: head('GET /v1/pets'), rate: 20 }),
       ask({ ...own, request: create, rate: 10 }),
     ]);
-    const { good, refused } = await flooding;
+    await flooding;
     for (const [which, answers] of Object.entries({ list, creates })) {
-      figure(`beside ${good} ${what}, and ${refused} refused: ${which}`, {
-        good: answers.good,
-        refused: answers.refused,
-        p50: answers.p50 ?? 0,
-        p99: answers.p99 ?? 0,
-      });
       // Without the slots for each key, 5 to 10 % are served.
       expect(answers.good / (answers.good + answers.refused), `${which} beside ${what}`).toBeGreaterThan(0.6);
       expect(answers.lost, `${which} beside ${what}`).toBe(0);

@@ -6,7 +6,7 @@ import { openClient, type Promises, sideBySide } from '../../support/client.ts';
 import { startServer } from '../../support/process.ts';
 import { blocksOf, read } from '../../support/project.ts';
 import { clientOf } from '../../support/store.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 import { missingPrograms, startCluster } from './postgres-programs.ts';
 
 const connections = 8;
@@ -88,9 +88,4 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   const archiver = await connect()`
     SELECT last_failed_time IS NULL OR last_archived_time > last_failed_time AS works FROM pg_stat_archiver`;
   expect(archiver).toMatchObject([{ works: true }]);
-  figure('recovery to a moment', {
-    acknowledged: promises.size,
-    afterTheMoment: promises.size - kept.size,
-    missing: 0,
-  });
 });

@@ -6,7 +6,7 @@ import { type Creators, type Reply, startLoad } from '../../support/newest-load.
 import { missingPostgres, startPair } from '../../support/postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 
 beforeEach(({ skip }) => {
   if (missingPostgres) skip(missingPostgres);
@@ -63,7 +63,7 @@ const nothing = { lost: 0, duplicates: 0, stale: 0 };
 
 test.for(Array.from(Array(tier(1, 20)), (_, index) => index + 1))(
   'failover %d: the primary is killed and the standby promoted, under load: no acknowledged pet is lost, and none is duplicated',
-  async (round) => {
+  async () => {
     const { primary, standby, address, load, compare } = await start({ retry: 4, once: 12 });
     const killing = performance.now();
     await primary.kill();
@@ -87,8 +87,6 @@ test.for(Array.from(Array(tier(1, 20)), (_, index) => index + 1))(
       return kind === 'create' && status === 201 && ended > promoted && begun > killed;
     });
     const writingAgainMs = (again?.ended ?? Number.POSITIVE_INFINITY) - promoted;
-    const acknowledged = load.acknowledged.length;
-    figure(`failover ${round}`, { acknowledged, ...nothing, failed: failed.length, writingAgainMs });
     expect(writingAgainMs).toBeLessThan(1000);
   },
 );
@@ -126,7 +124,7 @@ const faults: { name: string; reads: [number]; inject: (scene: Scene) => Promise
 
 test.for(faults)(
   '$name, under 64 clients: each request is answered in 5 s, none with 201, connections stay bounded, and normal within 5 s',
-  async ({ name, reads, inject }) => {
+  async ({ reads, inject }) => {
     const scene = await start({ retry: 4, once: 28, readers: 32 });
     const { primary, load, compare } = scene;
     const heal = await inject(scene);
@@ -145,8 +143,6 @@ test.for(faults)(
       [...new Set(meanwhile.filter((reply) => reply.kind === kind).map(({ status }) => status))].sort();
     // There may be more replies than a call can have arguments.
     const slowestMs = load.replies.reduce((slowest, { begun, ended }) => Math.max(slowest, ended - begun), 0);
-    const answers = meanwhile.length;
-    figure(name, { ms: ended - begun, ...nothing, backends: scene.most(), answers, slowestMs, recoveredMs });
     expect([statusesOf('create'), statusesOf('read')]).toEqual([[503], reads]);
     expect(load.replies.filter(({ status }) => ![200, 201, 503].includes(status))).toEqual([]);
     expect(scene.most()).toBeLessThanOrEqual(maxBackends);

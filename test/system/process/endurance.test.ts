@@ -62,7 +62,6 @@ test('under mixed load the WAL stays small, nothing grows without bound, and no 
     const [quarter, values] = [Math.ceil(course.length / 4), course.map((second) => second[name])];
     return { name, first: percentile(values.slice(0, quarter), 50), last: percentile(values.slice(-quarter), 50) };
   });
-  figure('endurance', { seconds, answers, animals, failures: failures.length, walMiB });
   for (const { name, first, last } of growths) figure(name, { first, last });
   expect(failures.slice(0, 3)).toEqual([]);
   expect(walMiB).toBeLessThan(64);

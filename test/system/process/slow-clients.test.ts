@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { sideBySide } from '../../support/client.ts';
 import { converse, rawGet, rawPost, summaryOf } from '../../support/raw.ts';
 import { makeStore, serve } from '../../support/store-file.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { tier } from '../../support/tier.ts';
 
 /** A request must arrive within 9 s. */
 const withinMs = 12_000;
@@ -44,32 +44,25 @@ function slowClients(key: string): Record<string, [parts: string[], answers?: st
 
 test('slow and silent clients get 408 and are disconnected, and others are served meanwhile', async () => {
   const { port, key, get, add } = await serve(await makeStore(), 2);
-  const othersMs: number[] = [];
   let over = false;
   const others = sideBySide(2, async (index) => {
     for (; !over; await sleep(100)) {
-      const begun = performance.now();
       expect((await (index === 0 ? get('/v1/pets?limit=1') : add('x'))).status).toBe(index === 0 ? 200 : 201);
-      othersMs.push(performance.now() - begun);
     }
   });
   const kinds = Object.entries(slowClients(key));
   const clients = Array.from(Array(tier(5, 25)), () => kinds).flat();
   const silent = Array.from(Array(500), () => ['no byte at all', [['']]] as (typeof kinds)[0]);
-  const times = await Promise.all(
+  await Promise.all(
     [...clients, ...silent].map(async ([name, [parts, expected = late]], at) => {
       // All at once, on a busy machine some would be refused: that is the test of overload.
       await sleep(4 * at);
       const begun = performance.now();
       const answers = await converse(port, parts, { answers: Infinity, gapMs: 1000, deadlineMs: 60_000 });
-      const ms = performance.now() - begun;
       expect([name, answers.map(summaryOf).join(', ')]).toEqual([name, expected]);
-      expect(ms, name).toBeLessThan(withinMs);
-      return ms;
+      expect(performance.now() - begun, name).toBeLessThan(withinMs);
     }),
   );
   over = true;
   await others;
-  const [lastMs, slowestOfOthersMs] = [Math.max(...times), Math.max(...othersMs)];
-  figure('slow and silent clients', { clients: times.length, kinds: kinds.length, lastMs, slowestOfOthersMs });
 });
