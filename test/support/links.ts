@@ -9,7 +9,7 @@ export function links(header: string | string[] | undefined): Record<string, str
 }
 
 /** All pages from `path`, each found through the Link header of the previous one; `between` runs after each page. */
-export async function follow(app: TestApp, path: string, between?: () => Promise<unknown>): Promise<JsonAnswer[]> {
+export async function follow(app: TestApp, path: string, between?: () => Promise<unknown>) {
   const pages: JsonAnswer[] = [];
   for (let next: string | undefined = path; next !== undefined; ) {
     const page = await app.call('GET', next);
@@ -20,15 +20,21 @@ export async function follow(app: TestApp, path: string, between?: () => Promise
   return pages;
 }
 
-/** Walks all pages of a server in a process; returns the ids and the cursors. */
+/** Walks all pages of a server in a process; returns the ids and names of the pets, and the cursors. */
 export async function walk(server: Server, key: string, limit = 100) {
   const ids: string[] = [];
+  const names: string[] = [];
   const cursors: string[] = [];
   for (let next: string | undefined = `/v1/pets?limit=${limit}`; next !== undefined; ) {
     const { json, headers } = await server.call(key, 'GET', next);
-    ids.push(...json.map(({ id }: { id: number }) => String(id)));
-    next = links(headers.get('link') ?? undefined).next;
-    if (next) cursors.push(new URL(next, server.url).searchParams.get('cursor') as string);
+    for (const { id, name } of json) {
+      ids.push(String(id));
+      names.push(name);
+    }
+    const address = links(headers.get('link') ?? undefined).next;
+    const { pathname, search, searchParams } = new URL(address ?? '', server.url);
+    next = address && pathname + search;
+    if (next) cursors.push(searchParams.get('cursor') as string);
   }
-  return { ids, cursors };
+  return { ids, names, cursors };
 }

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
-import { expect, onTestFinished } from 'vitest';
+import { expect, onTestFinished, type TestContext } from 'vitest';
 import { temporaryFolder } from './app.ts';
 import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
@@ -13,8 +13,8 @@ import { read } from './project.ts';
 
 const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
 
-/** Why nginx cannot run here; undefined if it can. */
-export const missingNginx = missing.length > 0 ? `not installed: ${missing.join(', ')}` : undefined;
+/** For beforeEach: skips the test if nginx cannot run here. */
+export const needNginx = ({ skip }: TestContext) => skip(missing.length > 0, `not installed: ${missing.join(', ')}`);
 
 /** Server name of production. */
 export const name = 'animals.example.com';
@@ -30,7 +30,7 @@ export function certify(folder: string, subject = `DNS:${name}`): [certificate: 
 }
 
 /** Replaces texts, each of which must occur. */
-function replaceAll(text: string, replacements: Record<string, string>): string {
+function replaceAll(text: string, replacements: Record<string, string>) {
   return Object.entries(replacements).reduce((before, [from, to]) => {
     expect(before).toContain(from);
     return before.replaceAll(from, to);
@@ -38,7 +38,7 @@ function replaceAll(text: string, replacements: Record<string, string>): string 
 }
 
 /** Copies the shared files. nginx runs as one process: killing it leaves no workers. */
-function copyShared(folder: string, to: string): void {
+function copyShared(folder: string, to: string) {
   mkdirSync(to, { recursive: true });
   for (const file of ['http.conf', 'server.conf', 'behind-tls.conf']) {
     const text = read(`deploy/nginx/${file}`)

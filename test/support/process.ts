@@ -16,9 +16,8 @@ export interface CliSurroundings {
   folder?: string;
   /** The whole environment. A process also gets PATH, and a server PORT=0. */
   env?: Record<string, string | undefined>;
-  /** Of a command inside this process: whether its outputs are a terminal, what stdin has, and how writing to stdout fails. */
+  /** Of a command inside this process, whose stdin is empty: whether its outputs are a terminal, and how writing to stdout fails. */
   isTTY?: boolean;
-  stdin?: string;
   unwritable?: Error;
 }
 
@@ -155,8 +154,8 @@ async function listening(server: Process) {
 let [running, before] = [0, ''];
 
 /** Runs a command inside this process, in its folder: at the same time, others can run in the same folder only. */
-export async function runCli(args: string[], surroundings: CliSurroundings = {}): Promise<Exit> {
-  const { folder = temporaryFolder(), env = {}, isTTY = false, stdin = '', unwritable } = surroundings;
+export async function runCli(args: string[], surroundings: CliSurroundings = {}) {
+  const { folder = temporaryFolder(), env = {}, isTTY = false, unwritable } = surroundings;
   const [stdout, stderr] = [createSink(unwritable), createSink()];
   // As a process gets it: without the variables that are undefined, and with nothing of this process's environment.
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined));
@@ -166,7 +165,7 @@ export async function runCli(args: string[], surroundings: CliSurroundings = {})
   process.chdir(folder);
   try {
     const io = {
-      stdin: Readable.from([stdin]),
+      stdin: Readable.from(['']),
       stdout: Object.assign(stdout.stream, { isTTY }),
       stderr: Object.assign(stderr.stream, { isTTY }),
     };

@@ -5,23 +5,11 @@ import { Agent, request } from 'undici';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { findPort } from '../../support/known-port.ts';
-import { missingNginx, name, startNginx } from '../../support/nginx.ts';
+import { walk } from '../../support/links.ts';
+import { name, needNginx, startNginx } from '../../support/nginx.ts';
 import { type Server, startServer } from '../../support/process.ts';
 
-beforeEach(({ skip }) => {
-  if (missingNginx) skip(missingNginx);
-});
-
-/** The names of all animals. */
-async function readNames({ call }: Server, key: string): Promise<string[]> {
-  const names: string[] = [];
-  for (let path: string | undefined = '/v1/pets?limit=100'; path; ) {
-    const { json, headers } = await call(key, 'GET', path);
-    names.push(...json.map((pet: { name: string }) => pet.name));
-    path = /<[^>]*(\/v1\/pets[^>]*)>; rel="next"/.exec(headers.get('link') ?? '')?.[1];
-  }
-  return names;
-}
+beforeEach(needNginx);
 
 test('two servers are restarted in turn under load', async () => {
   const folder = temporaryFolder();
@@ -70,7 +58,7 @@ test('two servers are restarted in turn under load', async () => {
   stopped = true;
   await Promise.all(clients);
   expect(failedReads).toEqual([]);
-  const names = await readNames(servers[0] as Server, key);
+  const { names } = await walk(servers[0] as Server, key);
   expect(new Set(names).size).toBe(names.length);
   expect(names.filter((pet) => !failedCreates.has(pet)).toSorted()).toEqual(acknowledged.toSorted());
   // One that is on its way to a connection that the server closes cannot be sent again.

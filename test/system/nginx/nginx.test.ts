@@ -8,16 +8,14 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
 import type { Answer } from '../../support/documented.ts';
-import { missingNginx, name, startContained, startNginx, startNginxAlone } from '../../support/nginx.ts';
+import { name, needNginx, startContained, startNginx, startNginxAlone } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
 import { listen } from '../../support/raw.ts';
 
-beforeEach(({ skip }) => {
-  if (missingNginx) skip(missingNginx);
-});
+beforeEach(needNginx);
 
 /** Checks that nginx itself has refused the request, with an Error body. */
-function expectError({ status, headers, text }: Answer, code: ErrorCode): void {
+function expectError({ status, headers, text }: Answer, code: ErrorCode) {
   const [expected, message] = errorTable[code];
   expect([status, JSON.parse(text)]).toEqual([expected, { code, message, status: expected }]);
   expect(headers).toMatchObject({

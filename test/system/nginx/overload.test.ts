@@ -4,14 +4,14 @@ import { beforeEach, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { configureProxy, limitShare } from '../../support/as-deployed.ts';
 import { findPort } from '../../support/known-port.ts';
-import { missingNginx } from '../../support/nginx.ts';
+import { needNginx } from '../../support/nginx.ts';
 import type { Answers, Task } from '../../support/open-loop.ts';
 import { launch } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { addAccount, addKey, makeStore, serve } from '../../support/store-file.ts';
 
+beforeEach(needNginx);
 beforeEach(({ skip }) => {
-  if (missingNginx) skip(missingNginx);
   if (process.getuid?.() !== 0) skip('a share of a processor is not installed for this user');
 });
 
