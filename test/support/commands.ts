@@ -17,7 +17,7 @@ export const created = 'Created the store ./data/animal-store.db.\n';
 export const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 /** The sentences with which a command failed. */
-export function commandErrorOf({ code, stdout, stderr }: Exit): string {
+export function commandErrorOf({ code, stdout, stderr }: Exit) {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
   return stderr.replaceAll('animal-store: ', '').trimEnd();
@@ -58,7 +58,7 @@ export const refused = (line: Row[0], sentence: string, ...env: [env?: CliSurrou
 ];
 
 /** Runs the command of each row in turn. */
-export async function expectRows(folder: string, rows: Row[], surroundings: CliSurroundings = {}): Promise<void> {
+export async function expectRows(folder: string, rows: Row[], surroundings: CliSurroundings = {}) {
   for (const [line, code, stdout, stderr = '', env] of rows) {
     const args = typeof line === 'string' ? line.split(' ') : line;
     const exit = await runCli(args, { folder, ...surroundings, ...(env && { env }) });
@@ -118,7 +118,7 @@ export function query<Row>(file: string, sql: string): Row[] {
 }
 
 /** Changes a store, or any database, as another program might. */
-export function change(file: string, sql: string): void {
+export function change(file: string, sql: string) {
   const database = new Database(file).unsafeMode();
   database.exec(sql);
   database.close();
@@ -130,6 +130,10 @@ export function contentsOf(folder: string): Record<string, string> {
   const paths = files.map(({ parentPath, name }) => `${parentPath}/${name}`);
   return Object.fromEntries(paths.map((file) => [file, hash('sha256', fs.readFileSync(file))]));
 }
+
+/** Lines for an import: the pets `pet 1` and so on. */
+export const jsonLines = (count: number) =>
+  Array.from(Array(count), (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
 
 export const namesIn = (file: string) =>
   query<{ name: string }>(file, 'SELECT name FROM pet ORDER BY id').map(({ name }) => name);

@@ -1,6 +1,7 @@
 /** Clients of several servers on one store, which know the newest animal that any of them has seen acknowledged. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
 import type { Server } from './process.ts';
 
 export interface Reply {
@@ -13,7 +14,7 @@ export interface Reply {
   retryAfter: string | null;
 }
 
-export interface Acknowledged {
+interface Acknowledged {
   name: string;
   id: number;
 }
@@ -51,7 +52,7 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     return { status, json: status === 200 || status === 201 ? JSON.parse(text as string) : undefined, seen };
   }
 
-  async function create(server: number, retries: boolean): Promise<void> {
+  async function create(server: number, retries: boolean) {
     while (!stopped) {
       const name = randomUUID();
       const headers = { 'content-type': 'application/json', ...(retries && { 'idempotency-key': name }) };
@@ -68,7 +69,7 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     }
   }
 
-  async function read(server: number, byList: boolean): Promise<void> {
+  async function read(server: number, byList: boolean) {
     while (!stopped) {
       const known = newest;
       if (known > 0) {
@@ -95,3 +96,21 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     },
   };
 }
+
+/** The acknowledged animals that a database does not have with their id, the names that it has twice, and the ids that two animals were given. */
+export async function compare(databaseUrl: string, acknowledged: Acknowledged[]) {
+  const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
+  const rows = await sql<Acknowledged[]>`SELECT id::float8 AS id, name FROM pet`;
+  await sql.end();
+  const nameOf = new Map(rows.map(({ id, name }) => [id, name]));
+  return {
+    lost: acknowledged.filter(({ id, name }) => nameOf.get(id) !== name).length,
+    duplicated: rows.length - new Set(rows.map(({ name }) => name)).size,
+    idsTwice: acknowledged.length - new Set(acknowledged.map(({ id }) => id)).size,
+  };
+}
+
+export const nothing = { lost: 0, duplicated: 0, idsTwice: 0 };
+
+/** Most connections of a server to a database: those of its pool, and 2 that end. */
+export const maxBackends = 10 + 2;

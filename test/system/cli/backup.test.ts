@@ -16,7 +16,7 @@ const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
 
 /** Replaces text in a file by as many other bytes. It must be there. */
-function overwrite(file: string, was: string, is: string): void {
+function overwrite(file: string, was: string, is: string) {
   const bytes = fs.readFileSync(file, 'latin1');
   if (!bytes.includes(was) || was.length !== is.length) throw new Error(`${was} cannot be overwritten`);
   fs.writeFileSync(file, bytes.replaceAll(was, is), 'latin1');

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { NewPet } from '../../../src/core/pets.ts';
-import { change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
+import { change, commandErrorOf, commandFolder, jsonLines, namesIn, query } from '../../support/commands.ts';
 import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
@@ -17,14 +17,11 @@ const cli = `'${process.execPath}' '${projectFolder}src/cli.ts'`;
 /** Runs a line of bash in a folder. */
 const shell = (line: string, folder: string) => launch('bash', ['--norc', '-c', line], { folder }).end();
 
-const jsonLines = (count: number) =>
-  Array.from(Array(count), (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
-
 const repeat =
   'To continue, repeat the import with the same content within 23 hours of its first start. Other content adds all its animals.';
 
 /** The number of animals in a store, which may not exist yet. */
-function countIn(store: string): number {
+function countIn(store: string) {
   try {
     return query<{ count: number }>(store, 'SELECT count(*) AS count FROM pet')[0]?.count as number;
   } catch {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
-import { type Acknowledged, type Reply, startLoad } from '../../support/newest-load.ts';
+import { compare, maxBackends, nothing, type Reply, startLoad } from '../../support/newest-load.ts';
 import { type Server, startServer } from '../../support/process.ts';
 import { figure } from '../../support/tier.ts';
 import { type Cluster, missingPatroni, settled, startPatroni } from './patroni.ts';
@@ -88,16 +88,12 @@ function rolesOf({ control, nodes }: Cluster) {
   return { primary: nodeOf('Leader'), standby: nodeOf('Sync Standby') };
 }
 
-/** Most connections of a server to a node: those of its pool, and 2 that end. */
-const maxBackends = 10 + 2;
-
-const connect = (node: Node, database: string) =>
-  postgres(`postgres://postgres@${node.address}/${database}`, { max: 1, fetch_types: false });
+const urlOf = ({ address }: Node, database = 'animals') => `postgres://postgres@${address}/${database}`;
 
 /** A cluster with two servers under load. */
 async function start() {
   const cluster = await startPatroni();
-  const sql = connect(rolesOf(cluster).primary, 'postgres');
+  const sql = postgres(urlOf(rolesOf(cluster).primary, 'postgres'), { max: 1, fetch_types: false });
   await sql`CREATE DATABASE animals`;
   await sql.end();
   const entrance = cluster.addEntrance();
@@ -118,7 +114,7 @@ async function start() {
       watched.most = Math.max(watched.most, backends);
     }
   });
-  async function stop(): Promise<void> {
+  async function stop() {
     await load.stop();
     watched.stopped = true;
     await Promise.all(watching);
@@ -150,7 +146,7 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
     (at) => (within.find((reply) => isCreate(reply) && reply.ended > at)?.ended ?? Number.POSITIVE_INFINITY) - at,
   );
   const found = {
-    ...(await compare(cluster, acknowledged.slice(acknowledgedBefore))),
+    ...(await compare(urlOf(rolesOf(cluster).primary), acknowledged.slice(acknowledgedBefore))),
     stale: stale.slice(staleBefore),
     writingAgainMs: Math.max(0, ...writingAgain),
     slowestMs: Math.max(...within.map(({ begun, ended }) => ended - begun)),
@@ -163,21 +159,6 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
   });
   return found;
 }
-
-/** The acknowledged animals that the primary does not have with their id, the names that it has twice, and the ids that two animals were given. */
-async function compare(cluster: Cluster, acknowledged: Acknowledged[]) {
-  const sql = connect(rolesOf(cluster).primary, 'animals');
-  const rows = await sql<Acknowledged[]>`SELECT id::float8 AS id, name FROM pet`;
-  await sql.end();
-  const nameOf = new Map(rows.map(({ id, name }) => [id, name]));
-  return {
-    lost: acknowledged.filter(({ id, name }) => nameOf.get(id) !== name).length,
-    duplicated: rows.length - new Set(rows.map(({ name }) => name)).size,
-    idsTwice: acknowledged.length - new Set(acknowledged.map(({ id }) => id)).size,
-  };
-}
-
-const nothing = { lost: 0, duplicated: 0, idsTwice: 0 };
 
 /** FAULT=… in the environment: only the faults whose name contains it. */
 const chosen = faults.filter(([name]) => name.includes(process.env.FAULT ?? ''));
@@ -193,6 +174,6 @@ test('through one HAProxy nothing is lost, duplicated or stale, whatever fails',
     expect.soft(found.writingAgainMs, `${name}: writing again`).toBeLessThan(3000);
   }
   await run.stop();
-  expect(await compare(cluster, load.acknowledged)).toEqual(nothing);
+  expect(await compare(urlOf(rolesOf(cluster).primary), load.acknowledged)).toEqual(nothing);
   expect(watched.most).toBeLessThanOrEqual(servers.length * maxBackends);
 });

@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { missingHaproxy, startHaproxy } from '../../support/haproxy.ts';
 import { dataFolder, signalTree } from '../../support/postgres.ts';
-import { launch, type Process } from '../../support/process.ts';
+import { launch } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 
 const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
@@ -50,7 +50,7 @@ function createNetwork() {
   let last = 10;
   const links = new Map<string, string>();
 
-  function addMachine(): Machine {
+  function addMachine() {
     last++;
     const namespace = `${bridge}-${last}`;
     const link = `${bridge}v${last}`;
@@ -78,7 +78,7 @@ function createNetwork() {
 }
 
 /** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
-function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string): string {
+function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string) {
   const given = parse(read('deploy/patroni/node1.yml'));
   const user = (username: string) => ({ username, password });
   const network = `${address.replace(/\.\d+$/, '.0')}/24`;
@@ -118,7 +118,7 @@ export async function startPatroni() {
   });
 
   /** Its output is in a file: PostgreSQL would keep a pipe open. */
-  function run({ under }: Machine, ...command: string[]): Process {
+  function run({ under }: Machine, ...command: string[]) {
     const user = ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups'];
     const [file = '', ...args] = [...under, ...user, 'sh', '-c', 'exec "$@" >>log 2>&1', 'sh', ...command];
     return launch(file, args, { folder: root, env: { PATH: '/usr/bin:/bin', HOME: root, LC_ALL: 'C' } });
@@ -224,7 +224,7 @@ export async function startPatroni() {
 }
 
 /** Resolves when one node is the primary, and the two others follow it and one of them synchronously. */
-export async function settled({ control }: Pick<Cluster, 'control'>, withinMs = 120_000): Promise<void> {
+export async function settled({ control }: Pick<Cluster, 'control'>, withinMs = 120_000) {
   const end = performance.now() + withinMs;
   for (;;) {
     let members: { Role: string; State: string; 'Lag in MB'?: number | string }[] = [];

@@ -3,22 +3,21 @@ import fs from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { sideBySide } from '../../support/client.ts';
-import { namesIn } from '../../support/commands.ts';
+import { jsonLines, namesIn } from '../../support/commands.ts';
 import { launchCli } from '../../support/process.ts';
 import { seededRandom } from '../../support/random.ts';
 import { type MadeStore, makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { tier } from '../../support/tier.ts';
 
 /** Runs a command on the store; resolves when it has succeeded. */
-async function run(made: MadeStore, ...args: string[]): Promise<void> {
+async function run(made: MadeStore, ...args: string[]) {
   expect(await launchCli(args, made).end()).toMatchObject({ code: 0 });
 }
 
 /** Imports pets into a store. */
-async function importLines(made: MadeStore, count: number): Promise<void> {
-  const lines = Array.from(Array(count), (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`);
+async function importLines(made: MadeStore, count: number) {
   const file = `${made.folder}/${count}.jsonl`;
-  fs.writeFileSync(file, lines.join(''));
+  fs.writeFileSync(file, jsonLines(count));
   await run(made, 'import', file);
 }
 

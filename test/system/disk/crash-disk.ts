@@ -24,7 +24,7 @@ interface NameChange {
   done: number;
 }
 
-function applyEdit(content: Content, edit: Edit): void {
+function applyEdit(content: Content, edit: Edit) {
   const end = edit.kind === 'write' ? edit.offset + edit.bytes.length : edit.size;
   if (end > content.bytes.length) content.bytes = Buffer.concat([content.bytes], 2 * end);
   if (edit.kind === 'write') edit.bytes.copy(content.bytes, edit.offset);
@@ -32,7 +32,7 @@ function applyEdit(content: Content, edit: Edit): void {
   content.size = edit.kind === 'write' ? Math.max(content.size, end) : end;
 }
 
-function writeFile(file: string, { bytes, size, unsynced }: Content, survives: () => boolean): void {
+function writeFile(file: string, { bytes, size, unsynced }: Content, survives: () => boolean) {
   const descriptor = openSync(file, 'w');
   writeSync(descriptor, bytes, 0, size, 0);
   for (const edit of unsynced) {
@@ -50,7 +50,7 @@ function writeFile(file: string, { bytes, size, unsynced }: Content, survives: (
   closeSync(descriptor);
 }
 
-function assign(names: Map<string, Content>, { name, content }: NameChange): void {
+function assign(names: Map<string, Content>, { name, content }: NameChange) {
   if (content) names.set(name, content);
   else names.delete(name);
 }
@@ -62,12 +62,12 @@ export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
   const seen = new Map(certain);
   let nameChanges: NameChange[] = [];
 
-  function rename(change: NameChange): void {
+  function rename(change: NameChange) {
     assign(seen, change);
     nameChanges.push(change);
   }
 
-  function sync(file: string, begun: number): void {
+  function sync(file: string, begun: number) {
     const content = seen.get(file);
     if (content) {
       for (const edit of content.unsynced) if (edit.done < begun) applyEdit(content, edit);
@@ -79,7 +79,7 @@ export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
   }
 
   return {
-    apply(event: DiskEvent): void {
+    apply(event: DiskEvent) {
       if (event.kind === 'answer' || event.file.endsWith('-shm')) return;
       const { file: name, done } = event;
       const content = seen.get(name);
@@ -89,7 +89,7 @@ export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
       else if (!content) rename({ name, content: { bytes: Buffer.alloc(0), size: 0, unsynced: [] }, done });
     },
     /** Writes to `into` the files that a power loss at this point may leave. `random` returns numbers from 0 up to, but not including, 1. */
-    restore(into: string, survival: Survival, random: () => number): void {
+    restore(into: string, survival: Survival, random: () => number) {
       for (const name of readdirSync(into)) rmSync(`${into}/${name}`);
       const survives = () => survival !== 'none' && (survival === 'all' || random() < 0.5);
       const names = new Map(certain);

@@ -1,7 +1,7 @@
 /** Tests a disk that fails, is full or is slow: strace tampers with system calls, and a small tmpfs fills up. */
-import { appendFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
-import { setTimeout, setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { readdirSync, statfsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, type TestContext, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, sideBySide } from '../../support/client.ts';
 import { percentile } from '../../support/percentile.ts';
@@ -43,7 +43,7 @@ async function runWithFault({ calls, file: name, first, fatal = false }: Fault, 
     ended = true;
   });
 
-  async function ask(request: Promise<Outcome>, { all, later }: typeof added): Promise<void> {
+  async function ask(request: Promise<Outcome>, { all, later }: typeof added) {
     const isLater = failed;
     const { status, json } = await request;
     all.add(status);
@@ -59,7 +59,7 @@ async function runWithFault({ calls, file: name, first, fatal = false }: Fault, 
       await (index > 0
         ? ask(add(`animal ${++sent} ${Math.random()}`), added)
         : ask(get(sent % 2 ? '/v1/pets' : '/v1/pets/1'), read));
-      if (index === 0 || failed) await setTimeout(5);
+      if (index === 0 || failed) await sleep(5);
     }
   });
   const { code, stdout } = await (ended ? ending : server.end('SIGTERM'));
@@ -82,21 +82,21 @@ const ways: [error: string, permanent: boolean][] = [
   ['ENOSPC', false],
 ];
 
-function expectExit({ added, code, stdout }: Run): void {
+function expectExit({ added, code, stdout }: Run) {
   expect([...added.all]).toContain(503);
   expect([...added.later]).not.toContain(201);
   expect(stdout).toContain('SQLITE_IOERR_FSYNC');
   expect(code).toBe(1);
 }
 
-function expectFailedWrites({ error, permanent, added, read, stdout, code }: Run): void {
+function expectFailedWrites({ error, permanent, added, read, stdout, code }: Run) {
   expect([...added.later]).toEqual([permanent ? 503 : 201]);
   expect([...read.later]).toEqual([200]);
   expect(stdout).toContain(error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
   expect(code).toBe(0);
 }
 
-function expectFailedCheckpoint({ permanent, added, stdout, code, left }: Run): void {
+function expectFailedCheckpoint({ permanent, added, stdout, code, left }: Run) {
   expect([...added.all]).toEqual([201]);
   expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
   // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
@@ -141,26 +141,19 @@ test.for<[what: string, fault: Fault, expectOutcome: (run: Run) => void]>([
   if (fault.fatal) expect(runs.flatMap(({ read }) => [...read.later])).toContain(200);
 });
 
-/** Fills the disk to the last block. */
-function fill(filler: string): void {
-  for (let bytes = 64 * 1024; bytes >= 1; ) {
-    try {
-      appendFileSync(filler, Buffer.alloc(bytes));
-    } catch {
-      bytes = Math.floor(bytes / 4);
-    }
-  }
+/** A store on a disk of this size. */
+async function makeOnSmallDisk(context: TestContext, kibibytes = 8 * 1024) {
+  const disk = mountSmallDisk(context, `${temporaryFolder()}/disk`, kibibytes);
+  return { disk, made: await makeStore(disk.folder) };
 }
 
 test('a full disk: writes get 503, reads continue, and writes resume when there is room', async (context) => {
-  const folder = `${temporaryFolder()}/disk`;
-  mountSmallDisk(context, folder, 8 * 1024);
-  const filler = `${folder}/filler`;
-  const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
+  const { disk, made } = await makeOnSmallDisk(context);
+  const { server, add, get, promises, file } = await serve(made, 20);
   const outcomes: Outcome[] = [];
 
   /** Adds pets, `atOnce` at a time, until `isEnough` accepts a response. */
-  async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
+  async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20) {
     let over = false;
     await sideBySide(atOnce, async () => {
       while (!over) {
@@ -174,8 +167,8 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
   for (let round = 1; round <= 3; round++) {
     const before = promises.size;
     await addUntil(() => promises.size >= before + 700);
-    fill(filler);
-    expect(statfsSync(folder).bavail).toBe(0);
+    disk.fill();
+    expect(statfsSync(disk.folder).bavail).toBe(0);
     await addUntil(({ status }) => status !== 201);
     // Small commits may still fit after a large one failed.
     let inARow = 0;
@@ -185,7 +178,7 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
     }, 1);
     expect((await get('/v1/pets?limit=100')).json).toHaveLength(100);
     expect((await get('/v1/pets/1')).status).toBe(200);
-    rmSync(filler);
+    disk.free();
     expect((await add(`room again ${round}`)).status).toBe(201);
     await sleep(1000);
     expect((await add(`writes again ${round}`)).status).toBe(201);
@@ -202,22 +195,19 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
 test.for(['SIGKILL', 'SIGTERM'] as const)(
   'a server that ended on a full disk with %s starts there: reads work, creates get 503, and succeed when there is room',
   async (signal, context) => {
-    const folder = `${temporaryFolder()}/disk`;
-    mountSmallDisk(context, folder, 8 * 1024);
-    const filler = `${folder}/filler`;
-    const made = await makeStore(folder);
+    const { disk, made } = await makeOnSmallDisk(context);
     const { server, add, promises } = await serve(made, 20);
     await sideBySide(20, async () => {
       while (promises.size < 700) await add(`animal ${promises.size} ${Math.random()}`);
     });
-    fill(filler);
+    disk.fill();
     // Small commits may still fit after a large one failed.
     for (let inARow = 0; inARow < 20; ) inARow = (await add(`last ${promises.size}`)).status === 201 ? 0 : inARow + 1;
     await server.end(signal);
     const again = await serve(made, 20, {}, promises);
     expect((await again.get('/v1/pets/700')).status).toBe(200);
     expect((await again.add('no room')).json).toEqual(unavailable);
-    rmSync(filler);
+    disk.free();
     expect((await again.add('room again')).status).toBe(201);
     expect(await again.server.end('SIGTERM')).toMatchObject({ code: 0 });
     expect(missingFrom(made.file, promises)).toEqual([]);
@@ -225,14 +215,13 @@ test.for(['SIGKILL', 'SIGTERM'] as const)(
 );
 
 test('a start that has no room for the -shm file says so', async (context) => {
-  const folder = `${temporaryFolder()}/disk`;
-  mountSmallDisk(context, folder, 1024);
-  const { file } = await makeStore(folder);
-  fill(`${folder}/filler`);
-  const { code, stderr } = await launchServer({ env: { DATABASE_URL: `sqlite:${file}` } }).end();
+  const { disk, made } = await makeOnSmallDisk(context, 1024);
+  const { file, env } = made;
+  disk.fill();
+  const { code, stderr } = await launchServer({ env }).end();
   const cause = 'ENOSPC: no space left on device, write';
   expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${file} cannot be opened: ${cause}.\n`]);
-  expect(readdirSync(folder).filter((name) => name.includes('trial'))).toEqual([]);
+  expect(readdirSync(disk.folder).filter((name) => name.includes('trial'))).toEqual([]);
 });
 
 test('a server starts if its quota is too small for what the WAL has', async (context) => {
@@ -266,7 +255,7 @@ test('with one second per fsync, reads do not wait for the disk, and every POST 
       (read ? readsMs : additionsMs).push(performance.now() - begun);
       statuses.add(status);
       // So that reads do not use all the CPU time that they are measured with.
-      if (read) await setTimeout(2);
+      if (read) await sleep(2);
     }
   });
   const p99 = percentile(readsMs, 99);

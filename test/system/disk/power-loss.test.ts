@@ -52,7 +52,7 @@ function losses({ folder, base, events }: Awaited<ReturnType<typeof traceLoad>>,
   const found = { early: [] as string[], lost: [] as string[], corrupt: [] as string[] };
   let image = 0;
 
-  function check(survival: Survival, lost: string[], place: number): void {
+  function check(survival: Survival, lost: string[], place: number) {
     disk.restore(into, survival, random);
     const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced data survives`;
     try {

@@ -17,7 +17,7 @@ beforeEach(async () => {
 const check = (url: string, ...args: string[]) => runCli(['check', ...args], { env: { DATABASE_URL: url } });
 
 /** The problem, without the name of the program. */
-async function problemOf(url: string): Promise<string> {
+async function problemOf(url: string) {
   const { code, stderr } = await check(url);
   expect(code).toBe(1);
   return stderr.replace('animal-store: ', '').trimEnd();

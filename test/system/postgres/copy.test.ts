@@ -4,7 +4,7 @@ import { copyIntoPostgres } from '../../../src/store/copy.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newStore, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newStore, open, temporaryFolder, textRows, waitingForLocks } from '../../support/store.ts';
 
 const now = () => new Date();
 
@@ -34,7 +34,7 @@ const rows = `
   DELETE FROM api_key WHERE id = 9`;
 
 /** A store with rows in every table, and `animals` animals besides those with the given names. */
-async function makeSource(animals = 10, names: string[] = []): Promise<string> {
+async function makeSource(animals = 10, names: string[] = []) {
   const file = `${temporaryFolder()}/store.db`;
   const store = await open(`sqlite:${file}`);
   const all = [...names, ...Array.from(Array(animals), (_, at) => `pet ${at}`)];
@@ -51,7 +51,7 @@ const command = (file: string, to: string) => ['copy', '--from', `sqlite:${file}
 const shownAs = (to: string) => to.replace('app@', '');
 
 /** Asserts that every row of every table is in the copy, with every column. */
-async function expectComplete(file: string, to: string): Promise<void> {
+async function expectComplete(file: string, to: string) {
   const given = `sqlite:${file}`;
   const names = await textRows(given, `SELECT name FROM sqlite_schema WHERE type = 'table'`);
   for (const table of names.map(({ name }) => `${name}`).filter((name) => !notCopied.includes(name))) {
@@ -86,12 +86,10 @@ async function pauseAtMessage(to: string, deferred = false) {
     BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
     ${trigger} FOR EACH ROW EXECUTE FUNCTION pause();
     SELECT pg_advisory_lock(1)`);
-  const waits = async () =>
-    (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`).length > 0;
   return {
     sql,
-    /** Resolves when a session of the database waits for such a lock. */
-    waiting: () => vi.waitUntil(waits, { timeout: 20_000 }),
+    /** Resolves when a session of the database waits for a lock. */
+    waiting: () => vi.waitUntil(() => waitingForLocks(sql), { timeout: 20_000 }),
     go: () => sql`SELECT pg_advisory_unlock(1)`,
   };
 }

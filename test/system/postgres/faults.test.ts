@@ -5,7 +5,17 @@ import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { biscuit, clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
+import {
+  biscuit,
+  clientOf,
+  countCommits,
+  emptyStore,
+  newDatabase,
+  newStore,
+  open,
+  textRows,
+  waitingForLocks,
+} from '../../support/store.ts';
 import { startOwn } from './own-postgres.ts';
 
 const everything = { limit: 100, after: 0n };
@@ -23,8 +33,7 @@ async function failing(code: string, times: number, when: 'inserted' | 'committe
     END $$;
     CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON pet ${when === 'committed' ? 'DEFERRABLE INITIALLY DEFERRED' : ''}
       FOR EACH ROW EXECUTE FUNCTION fail();`);
-  const commits: number[] = [];
-  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => {}, failed: () => {} };
+  const { commits, metrics } = countCommits();
   const attempts = async () => Number((await textRows(databaseUrl, 'SELECT last_value FROM tries'))[0]?.last_value);
   return { store: await open(databaseUrl, { metrics }), commits, attempts };
 }
@@ -71,12 +80,12 @@ test('a write that arrives with the last answer of a connection, and the end of 
   const create = () => server.add();
   // Two connections stay open for the next two requests.
   await Promise.all([create(), create()]);
+  const sql = clientOf(databaseUrl);
   const lock = await clientOf(databaseUrl).reserve();
   await lock`BEGIN`;
   await lock`SELECT FROM pet_id FOR UPDATE`;
   const first = create();
-  const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-  await expect.poll(() => textRows(databaseUrl, waiting)).toHaveLength(1);
+  await expect.poll(() => waitingForLocks(sql)).toBe(1);
   process.kill(server.pid, 'SIGSTOP');
   await lock`COMMIT`;
   await expect.poll(() => textRows(databaseUrl, 'SELECT count(*)::text AS n FROM pet')).toEqual([{ n: '3' }]);

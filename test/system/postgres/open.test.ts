@@ -6,7 +6,7 @@ import { findPort } from '../../support/known-port.ts';
 import { launchCli, launchServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
+import { clientOf, emptyStore, newDatabase, newStore, open, textRows, waitingForLocks } from '../../support/store.ts';
 import { startOwn } from './own-postgres.ts';
 
 const migrations = fs.readdirSync(`${projectFolder}migrations/postgres`).sort();
@@ -69,14 +69,12 @@ describe('the schema', () => {
     for (const table of ['migration', 'additive_migration']) await sql.unsafe(`CREATE TABLE ${table} ${columns}`);
     await sql.unsafe(read('migrations/postgres/0001_initial.sql'));
     await sql`INSERT INTO migration VALUES (0, '', 0), (1, '0001_initial.sql', 0)`;
-    const waits = async () =>
-      (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).length;
     await clientOf(databaseUrl).begin(async (transaction) => {
       await transaction`SELECT FROM account`;
       const opening = expect(open(databaseUrl)).rejects.toThrow(
         'has a table that a long transaction uses, such as a dump: migrate it when that has ended.',
       );
-      await expect.poll(waits, { interval: 5 }).toBe(1);
+      await expect.poll(() => waitingForLocks(sql), { interval: 5 }).toBe(1);
       await sql`SELECT FROM account`;
       await opening;
     });
@@ -88,6 +86,12 @@ describe('opening a database', () => {
   test('fails with one sentence if the encoding does not keep names byte for byte', async () => {
     const databaseUrl = await newDatabase({ encoding: 'SQL_ASCII' });
     await expect(open(databaseUrl)).rejects.toThrow('has the encoding SQL_ASCII; it must be UTF8.');
+  });
+
+  test('fails with one sentence if the server has no TLS, which sslmode=require demands', async () => {
+    await expect(open(`${await emptyStore()}?sslmode=require`)).rejects.toThrow(
+      'cannot be opened: The server does not support SSL connections.',
+    );
   });
 
   test('fails at once with one sentence if the password is wrong', async () => {

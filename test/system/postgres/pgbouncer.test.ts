@@ -46,7 +46,7 @@ test('a pooler that starts late, and refuses start-up options, is waited for', a
 
 test('without prepare=false, what the pooler loses gets 503, with what to do', async () => {
   const through = await startPgbouncer(await newPooledDatabase(), 2);
-  async function use(): Promise<void> {
+  async function use() {
     const store = await open(through);
     const works = [1n, 2n, 3n].flatMap((id) => [store.pets.find(id), store.accounts.listAccounts()]);
     await Promise.all([...works, store.pets.add(biscuit)]);

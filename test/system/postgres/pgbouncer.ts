@@ -14,7 +14,7 @@ export const missingPgbouncer = error && 'pgbouncer is not installed';
 const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared_statements = 0';
 
 /** Starts PgBouncer, in transaction mode without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
-export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
+export async function startPgbouncer(databaseUrl: string, connections: number) {
   const { hostname, port, username } = new URL(databaseUrl);
   const own = await findPort();
   const file = `${temporaryFolder()}/pgbouncer.ini`;

@@ -59,8 +59,16 @@ afterAll(async () => {
   await administrator.end();
 });
 
+/** A new key, which a command makes as the role that serves. */
+async function makeKey(account: string): Promise<string> {
+  const env = { DATABASE_URL: urls.server };
+  await runCli(['account', 'add', account], { env });
+  const { stdout } = await runCli(['key', 'create', '--account', account, '--name', 'k', '--json'], { env });
+  return JSON.parse(stdout).key;
+}
+
 /** Calls every method of a store. */
-async function useEach({ pets, accounts, messages, people, check }: Store): Promise<void> {
+async function useEach({ pets, accounts, messages, people, check }: Store) {
   const at = new Date();
   const name = newToken().token;
   await check();
@@ -157,11 +165,10 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
   test('without a grant, a request and a command say how to grant', async () => {
     const env = { DATABASE_URL: urls.server };
     const running = await startServer({ env });
-    await runCli(['account', 'add', 'uma'], { env });
-    const made = await runCli(['key', 'create', '--account', 'uma', '--name', 'k', '--json'], { env });
+    const key = await makeKey('uma');
     await owner`REVOKE INSERT, SELECT ON pet FROM animal_store`;
     const pet = { name: 'Secret', categoryId: 7 };
-    const refused = await running.call(JSON.parse(made.stdout).key, 'POST', '/v1/pets', pet);
+    const refused = await running.call(key, 'POST', '/v1/pets', pet);
     expect([refused.status, refused.json.code]).toEqual([503, 'service_unavailable']);
     const [line = ''] = await running.seen('stdout', /^.*permission denied.*$/m);
     expect(JSON.parse(line)).toMatchObject({ reason: `42501: permission denied for table pet: ${howToGrant}` });
@@ -175,15 +182,14 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
   test('row-level security hides nothing: requests and commands fail, and say what to do', async () => {
     const env = { DATABASE_URL: urls.server };
     const running = await startServer({ env });
-    await runCli(['account', 'add', 'leo'], { env });
     for (const [table, command] of [
       ['pet', ['export', '-']],
       ['api_key', ['key', 'list']],
     ] as const) {
-      const made = await runCli(['key', 'create', '--account', 'leo', '--name', table, '--json'], { env });
+      const key = await makeKey(`owner of ${table}`);
       await owner.unsafe(`ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY`);
       onTestFinished(async () => void (await owner.unsafe(`ALTER TABLE ${table} DISABLE ROW LEVEL SECURITY`)));
-      expect((await running.call(JSON.parse(made.stdout).key, 'GET', '/v1/pets')).status, table).toBe(503);
+      expect((await running.call(key, 'GET', '/v1/pets')).status, table).toBe(503);
       const advice = `"${table}": run ALTER TABLE … DISABLE ROW LEVEL SECURITY`;
       expect(commandErrorOf(await runCli([...command], { env }))).toContain(advice);
     }

@@ -1,7 +1,7 @@
 /** The commands export and import on PostgreSQL, also beside running servers. */
 import fs from 'node:fs';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
-import { commandErrorOf } from '../../support/commands.ts';
+import { commandErrorOf, jsonLines } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, newStore, temporaryFolder, textRows } from '../../support/store.ts';
@@ -17,7 +17,7 @@ beforeEach(async () => {
 const at = (name: string) => `${folder}/${name}`;
 const runHere = (...args: string[]) => runCli(args, { folder, env: { DATABASE_URL: databaseUrl } });
 
-async function run(...args: string[]): Promise<string> {
+async function run(...args: string[]) {
   const { code, stdout, stderr } = await runHere(...args);
   expect(code, stderr).toBe(0);
   return stdout;
@@ -38,7 +38,7 @@ describe('export', () => {
 
 test('an import whose COMMIT is not answered says so, and adds each line once when it is repeated', async () => {
   const names = Array.from(Array(5000), (_, index) => `pet ${index + 1}`);
-  fs.writeFileSync(at('pets.jsonl'), names.map((name) => `{"name":"${name}","categoryId":1}\n`).join(''));
+  fs.writeFileSync(at('pets.jsonl'), jsonLines(5000));
   const stored = async () => (await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id')).map(({ name }) => name);
   const proxy = await startProxy(databaseUrl);
   const env = { DATABASE_URL: proxy.url };
