@@ -14,14 +14,6 @@ export type PlantedBug = [
 
 export const plantedBugs: PlantedBug[] = [
   [
-    'synchronous=NORMAL: a commit does not wait for the disk',
-    'src/store/sqlite/connection.ts',
-    'synchronous = FULL',
-    'synchronous = NORMAL',
-    'system/disk/power-loss',
-    'each 201 for 600 concurrent POSTs',
-  ],
-  [
     'a trigger that an SQLite file brings along deletes animals',
     'src/store/sqlite/store-file.ts',
     'if (differences)',

@@ -71,14 +71,6 @@ test('without a free file descriptor, with which connections close as they open,
   await server.end('SIGTERM');
 });
 
-test('production without BASE_URL is warned of', async () => {
-  const server = await startServer({ env: { DEPLOYMENT: 'production' } });
-  expect(server.stdout()).toContain(
-    '"msg":"BASE_URL is not set: documents and one-time links do not name the public address"',
-  );
-  await server.end('SIGTERM');
-});
-
 test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
   'after %s /readyz fails at once, responses close until LAME_DUCK_MS is over, and half a request delays nothing',
   async (signal) => {
