@@ -104,7 +104,7 @@ export const keyOf = (page: Page) => textIn(/<code id="key">([^<]*)<\/code>/, pa
 export const curlOf = (page: Page) => textIn(/<code id="curl">([^<]*)<\/code>/, page) as string;
 
 /** Everything that a form can change. */
-export async function stateOf({ databaseUrl }: PagesApp): Promise<unknown> {
+export async function stateOf({ databaseUrl }: PagesApp) {
   const tables = ['account', 'api_key', 'session', 'one_time_link'];
   return Promise.all(tables.map((table) => textRows(databaseUrl, `SELECT * FROM ${table} ORDER BY 1`)));
 }
@@ -118,7 +118,7 @@ export const makeKey = (
   client: FormClient,
   form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
-): Promise<Page> =>
+) =>
   followed(
     client,
     client.post(
@@ -130,7 +130,7 @@ export const makeKey = (
   );
 
 /** The page that a form leads to. Up to 2.5.1 the response to the form was the page of a new key. */
-async function followed(client: FormClient, sent: Promise<Page>, headers: Record<string, string> = {}): Promise<Page> {
+async function followed(client: FormClient, sent: Promise<Page>, headers: Record<string, string> = {}) {
   const { status, headers: answer, ...page } = await sent;
   if (status !== 303 || !String(answer.location).endsWith('/account/keys/new'))
     return { status, headers: answer, ...page };
@@ -138,5 +138,5 @@ async function followed(client: FormClient, sent: Promise<Page>, headers: Record
 }
 
 /** Rotates an API key on the page. Resolves to the page that shows its successor. */
-export const rotateKey = (client: FormClient, id: number, overlap: string): Promise<Page> =>
+export const rotateKey = (client: FormClient, id: number, overlap: string) =>
   followed(client, client.post(`/account/keys/${id}/rotate`, { overlap }));

@@ -49,7 +49,7 @@ export async function metricValue({ registry }: Metrics, name: string): Promise<
 }
 
 /** Changes limits until the test ends. */
-export function setLimits(changed: Partial<typeof limits>): void {
+export function setLimits(changed: Partial<typeof limits>) {
   const names = Object.keys(changed) as (keyof typeof limits)[];
   const before = Object.fromEntries(names.map((name) => [name, limits[name]]));
   onTestFinished(() => void Object.assign(limits, before));

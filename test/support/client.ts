@@ -50,6 +50,6 @@ export function openClient(url: string, key: string, connections: number, promis
 export type Client = ReturnType<typeof openClient>;
 
 /** Runs `act` `count` times concurrently, with an index from 0. */
-export async function sideBySide(count: number, act: (index: number) => Promise<void>): Promise<void> {
+export async function sideBySide(count: number, act: (index: number) => Promise<void>) {
   await Promise.all(Array.from(Array(count), (_, index) => act(index)));
 }

@@ -19,7 +19,7 @@ export const stopMs = Number(imageSettings.LAME_DUCK_MS) + Number(deadline.repla
 expect(stopMs).toBeGreaterThan(10_000);
 
 /** Checks that `env` has only known settings, and that the server accepts them together with the image's settings. */
-export function expectSettings(env: Record<string, string>): void {
+export function expectSettings(env: Record<string, string>) {
   expect(Object.keys(settings.properties)).toEqual(expect.arrayContaining(Object.keys(env)));
   expect(readConfig({ ...imageSettings, ...env })).toMatchObject({ DATABASE_URL: 'sqlite:/data/animal-store.db' });
 }

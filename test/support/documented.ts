@@ -30,7 +30,7 @@ const documents = documentNames.map((name) => {
 });
 
 /** Throws if `answer` is not a documented response to `method` on `path`. Paths outside the documents pass. */
-export function expectDocumented(method: string, path: string, answer: Answer): void {
+export function expectDocumented(method: string, path: string, answer: Answer) {
   const pathname = path.replace(/\?.*$/s, '');
   for (const { name, prefix, document, ajv, validators } of documents) {
     if (!pathname.startsWith(`${prefix}/`)) continue;
@@ -79,7 +79,7 @@ function expectHeaders(
   document: Document,
   documented: Record<string, { $ref: string }>,
   answer: Answer,
-): void {
+) {
   const names = Object.keys(documented).map((name) => name.toLowerCase());
   for (const name of Object.keys(answer.headers)) {
     if (!names.includes(name) && !transport.includes(name))

@@ -15,7 +15,7 @@ export interface Page extends Answer {
 export type FormClient = ReturnType<typeof openFormClient>;
 
 /** The form as application/x-www-form-urlencoded. A list becomes one field for each value. */
-function encode(form: Values): string {
+function encode(form: Values) {
   const pairs = Object.entries(form).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
   return new URLSearchParams(pairs).toString();
 }
@@ -26,7 +26,7 @@ export function openFormClient(url: string, own: Headers = {}) {
   onTestFinished(() => agent.destroy());
   const jar = new Map<string, string>();
 
-  function keep(cookies: string[]): void {
+  function keep(cookies: string[]) {
     for (const cookie of cookies) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
       if (value === '') jar.delete(name);
@@ -34,7 +34,7 @@ export function openFormClient(url: string, own: Headers = {}) {
     }
   }
 
-  async function exchange(method: string, path: string, headers: Headers, body?: string | Buffer): Promise<Page> {
+  async function exchange(method: string, path: string, headers: Headers, body?: string | Buffer) {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ');
     const all: Headers = { accept: 'text/html,*/*;q=0.8', ...(cookie && { cookie }), ...own, ...headers };
     const response = await undiciRequest(url + path, {

@@ -19,7 +19,7 @@ interface HaproxyOptions {
 }
 
 /** The configuration as deployed, with these addresses. */
-function configurationOf({ bind, nodes }: HaproxyOptions): string {
+function configurationOf({ bind, nodes }: HaproxyOptions) {
   let next = 0;
   const given = read('deploy/patroni/haproxy.cfg')
     .replace('bind :5432', `bind ${bind}`)

@@ -23,7 +23,7 @@ export async function findPort(): Promise<number> {
 }
 
 /** Resolves at the first 200; rejects if the process ends before. A server that started slowly may respond 503 at first. */
-export async function firstAnswer({ end }: Process, { get }: Client): Promise<void> {
+export async function firstAnswer({ end }: Process, { get }: Client) {
   let ended: string | undefined;
   void end().then(({ code, stderr }) => {
     ended = `exit ${code} before the first response\n${stderr}`;

@@ -66,12 +66,12 @@ function openConnection(): (due: number) => void {
   const localAddress = `127.0.${network}.${1 + (opened % addresses)}`;
   const own = request.replace('{key}', keys[opened++ % keys.length] as string);
   open += 1;
-  function send(due: number): void {
+  function send(due: number) {
     sent += 1;
     dueAt = due;
     socket.write(own.replaceAll(/\{(\w+)\}/g, (_, name) => `${values[name]?.()}`));
   }
-  function read(): void {
+  function read() {
     const end = text.indexOf('\r\n\r\n');
     const head = text.slice(0, end);
     const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
@@ -104,7 +104,7 @@ function openConnection(): (due: number) => void {
 }
 
 /** Uses the elapsed time, so that a late timer does not lower the rate. */
-function sendDue(): void {
+function sendDue() {
   const now = performance.now();
   const until = ((Math.min(now, endsAt) - begun) / 1000) * rate;
   for (; scheduled < Math.floor(until); scheduled++) {

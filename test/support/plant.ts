@@ -5,7 +5,7 @@ import { temporaryFolder } from './app.ts';
 import { projectFolder } from './project.ts';
 
 /** Copies the files and folders whose path in the project is chosen, and the packages by a link, into a new folder. */
-function copy(isChosen: (name: string) => boolean): string {
+function copy(isChosen: (name: string) => boolean) {
   const folder = temporaryFolder();
   const filter = (file: string) => isChosen(path.relative(projectFolder, file));
   cpSync(projectFolder, folder, { recursive: true, filter });
@@ -22,16 +22,11 @@ export const copyProject = () => copy((name) => !left.includes(name));
 export const copySource = () =>
   copy((name) => /^($|(src|migrations|package\.json|openapi[^/]*\.yaml)($|\/))/.test(name));
 
-/** Changes a file of a copy. `file` is relative to `folder`; throws unless it contains `from` exactly once. */
-function change(folder: string, file: string, from: string, to: string): void {
+/** Returns the folder of a copy whose `file` is changed. Throws unless it contains `from` exactly once. */
+export function plant(file: string, from: string, to: string) {
+  const folder = copySource();
   const parts = readFileSync(`${folder}/${file}`, 'utf8').split(from);
   if (parts.length !== 2) throw new Error(`${file} contains ${parts.length - 1} times, not once: ${from}`);
   writeFileSync(`${folder}/${file}`, parts.join(to));
-}
-
-/** Returns the folder of a changed copy. */
-export function plant(file: string, from: string, to: string): string {
-  const folder = copySource();
-  change(folder, file, from, to);
   return folder;
 }

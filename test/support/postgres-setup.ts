@@ -14,7 +14,7 @@ declare module 'vitest' {
 
 let end: () => Promise<void>;
 
-export async function setup({ provide }: TestProject): Promise<void> {
+export async function setup({ provide }: TestProject) {
   // In memory, where fsync is fast: the tests of production need it on.
   const data = dataFolder({ inMemory: true });
   initialize(data, ['max_connections = 300', 'autovacuum = off']);

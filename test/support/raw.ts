@@ -4,7 +4,7 @@ import net from 'node:net';
 import { expect, onTestFinished } from 'vitest';
 
 /** Lets a server listen until the test ends. Resolves to its port. */
-export async function listen(server: net.Server): Promise<number> {
+export async function listen(server: net.Server) {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   onTestFinished(() => void server.close());
   return (server.address() as net.AddressInfo).port;
@@ -18,11 +18,11 @@ export interface RawAnswer {
 }
 
 /** A GET with this key. `more`: further header lines. */
-export const rawGet = (key: string, target: string, more = ''): string =>
+export const rawGet = (key: string, target: string, more = '') =>
   `GET ${target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
 
 /** A create with this key, whose body may be longer than what is sent of it. */
-export const rawPost = (key: string, body: string, length = body.length): string => {
+export const rawPost = (key: string, body: string, length = body.length) => {
   const type = `Content-Type: application/json\r\nContent-Length: ${length}\r\n`;
   return rawGet(key, '/v1/pets', type).replace('GET', 'POST') + body;
 };
@@ -55,7 +55,7 @@ export function converse(
       deadlineMs,
     );
 
-    function sendNext(): void {
+    function sendNext() {
       const part = unsent.shift();
       if (part === undefined || !socket.writable) return;
       if (halfClose && unsent.length === 0) socket.end(part);
@@ -108,7 +108,7 @@ export function readAnswer(bytes: Buffer, toHead = false): { answer: RawAnswer; 
 }
 
 /** The status of a response and, for an error, its code. Fails if an error does not match the Error schema or lacks a header. */
-export function summaryOf({ status, headers, text }: RawAnswer): string {
+export function summaryOf({ status, headers, text }: RawAnswer) {
   if (status < 400) return String(status);
   const body = JSON.parse(text);
   expect(body).toEqual({ code: expect.any(String), message: expect.any(String), status });

@@ -25,7 +25,7 @@ export async function makeStore(folder = temporaryFolder(), fill?: (store: Store
 }
 
 /** Creates a store with the schema of an earlier version. */
-export function makeOlder(file: string, version: number): void {
+export function makeOlder(file: string, version: number) {
   const database = new Database(file);
   const applied = readMigrations('sqlite').slice(0, version);
   for (const { text } of applied) database.exec(text);
@@ -38,16 +38,12 @@ export function makeOlder(file: string, version: number): void {
 }
 
 /** Adds an account with a key. */
-export async function addAccount({ accounts }: Store, account: string): Promise<string> {
+export async function addAccount({ accounts }: Store, account: string) {
   await accounts.addAccount(account);
   return addKey(accounts, account);
 }
 
-export async function addKey(
-  accounts: Store['accounts'],
-  account: string,
-  lifetimeMs: number | null = null,
-): Promise<string> {
+export async function addKey(accounts: Store['accounts'], account: string, lifetimeMs: number | null = null) {
   const secret = newSecret(false);
   await accounts.addKey({ account, name: 'till', scopes: [...scopes], lifetimeMs, secret });
   return secret.key;
@@ -69,7 +65,7 @@ export async function serve(
 }
 
 /** Names of acknowledged pets that are not in the file under their id. Throws if the file is corrupt. */
-export function missingFrom(file: string, promises: Promises): string[] {
+export function missingFrom(file: string, promises: Promises) {
   const database = new Database(file, { readonly: true });
   try {
     const verdict = database.pragma('integrity_check', { simple: true });

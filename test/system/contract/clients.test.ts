@@ -25,7 +25,7 @@ const strict = {
 };
 
 /** Runs a command of the table. npx asks nothing. */
-function run(command: string, folder: string): void {
+function run(command: string, folder: string) {
   const env = { ...process.env, npm_config_yes: 'true', npm_config_ignore_scripts: 'true' };
   const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { cwd: folder, encoding: 'utf8', env });
   expect(status, stdout + stderr).toBe(0);

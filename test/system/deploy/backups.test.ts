@@ -26,7 +26,7 @@ test.each([
   await server.add();
   const backups = `${server.folder}/backups`;
   mkdirSync(backups);
-  function age(name: string, days: number): void {
+  function age(name: string, days: number) {
     const time = Date.now() / 1000 - days * 86_400;
     utimesSync(`${backups}/${name}`, time, time);
   }

@@ -61,7 +61,7 @@ async function open(port: number) {
 }
 
 /** The nodes that connections led to in this time, in the order in which they first appeared. */
-async function nodesOf(port: number, ms: number): Promise<string[]> {
+async function nodesOf(port: number, ms: number) {
   const nodes = new Set<string>();
   for (const end = performance.now() + ms; performance.now() < end; await sleep(5)) {
     const { leadsTo } = await open(port);

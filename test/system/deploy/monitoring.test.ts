@@ -26,7 +26,7 @@ const others =
 
 const noPromtool = spawnSync('promtool', ['--version']).error && 'promtool (Debian: prometheus) is not installed';
 
-function promtool(...args: string[]): void {
+function promtool(...args: string[]) {
   const cwd = `${projectFolder}deploy/prometheus`;
   const { status, stdout, stderr } = spawnSync('promtool', args, { cwd, encoding: 'utf8' });
   expect(status, stdout + stderr).toBe(0);

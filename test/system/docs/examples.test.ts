@@ -16,8 +16,11 @@ async function start() {
   return { server, env: { KEY: await server.firstKey(), BASE_URL: `${server.url}/v1` } };
 }
 
-async function run(env: Record<string, string>, command: string, file: string, ...args: string[]): Promise<string> {
-  const { code, stdout, stderr } = await launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
+const end = (env: Record<string, string>, command: string, file: string, ...args: string[]) =>
+  launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
+
+async function run(...given: Parameters<typeof end>) {
+  const { code, stdout, stderr } = await end(...given);
   expect(code, stderr).toBe(0);
   return stdout;
 }
@@ -51,9 +54,7 @@ test('retry.js adds once although the first response is lost', async () => {
   const proxy = await startProxy(env.BASE_URL);
   proxy.cutNextAnswer();
   const through = { ...env, BASE_URL: proxy.url };
-  const { stdout, stderr } = await launch(node, [`${projectFolder}examples/retry.js`, 'Biscuit', '9007199254740993'], {
-    env: through,
-  }).end();
+  const { stdout, stderr } = await end(through, node, 'retry.js', 'Biscuit', '9007199254740993');
   expect(stdout).toMatch(
     /^201 \(the response to an earlier attempt\): \{"id":1,"name":"Biscuit","categoryId":9007199254740993,/,
   );
@@ -71,11 +72,9 @@ test('a response that is cut in its body is asked for again, and a list that end
     return response.writeHead(answers < 6 ? 200 : 503, { link: '</v1/pets>; rel="next"' }).end('[]');
   });
   const env = { KEY: 'key', BASE_URL: `http://127.0.0.1:${await listen(fake)}/v1` };
-  const end = (command: string, file: string, ...args: string[]) =>
-    launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
-  expect(await end(node, 'retry.js', 'Biscuit', '7')).toMatchObject({ code: 0, stdout: '200: []\n' });
-  expect((await end('bash', 'session.sh')).code).toBe(22);
-  expect(await end(node, 'walk.js')).toMatchObject({ code: 1, stderr: '503 []\n' });
+  expect(await end(env, node, 'retry.js', 'Biscuit', '7')).toMatchObject({ code: 0, stdout: '200: []\n' });
+  expect((await end(env, 'bash', 'session.sh')).code).toBe(22);
+  expect(await end(env, node, 'walk.js')).toMatchObject({ code: 1, stderr: '503 []\n' });
 });
 
 const programs: Record<string, string> = { 'npx node': node, python3: 'python3', bash: 'bash' };

@@ -9,7 +9,7 @@ import { blocksOf, projectFolder, read } from '../../support/project.ts';
 const place = /^\/\/ (\S+?)(?:, (at the end|after `(.+)`))?$/;
 
 /** Adds a block of code to the copy; its imports go behind those of the file, or to the start. Returns the name of the file. */
-function addBlock(folder: string, block: string): string {
+function addBlock(folder: string, block: string) {
   const [first = '', ...lines] = block.split('\n');
   const [, name = '', where, anchor] = place.exec(first) ?? [];
   const file = `${folder}/${name}`;
@@ -36,7 +36,7 @@ const contributing = read('CONTRIBUTING.md');
 const [, walkThrough = ''] = contributing.split('## How to add an operation');
 
 /** Runs a command in the copy. */
-async function run(folder: string, file: string, ...args: string[]): Promise<void> {
+async function run(folder: string, file: string, ...args: string[]) {
   const env = { HOME: process.env.HOME, npm_config_update_notifier: 'false' };
   const { code, stdout, stderr } = await launch(file, args, { folder, env }).end();
   expect(code, `${args.join(' ')}\n${stdout}${stderr}`).toBe(0);

@@ -1,11 +1,10 @@
 /** Tests what docs/production.md tells an operator to copy: the shell, the settings, and the configurations of nginx and Prometheus. */
 import { spawnSync } from 'node:child_process';
-import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { readConfig } from '../../../src/config.ts';
 import { imageSettings } from '../../support/deployment.ts';
-import { blocksOf, read } from '../../support/project.ts';
+import { blocksOf, projectFolder, read } from '../../support/project.ts';
 
 const blocks = blocksOf(read('docs/production.md'), 'sh');
 
@@ -28,7 +27,7 @@ test('writes settings that the server takes, with the lame-duck time of the imag
 test('makes a site of nginx with the domain alone', () => {
   const sed = blocks.join('').match(/^sed [^>]*/m)?.[0] ?? '';
   const site = spawnSync('bash', ['-c', sed], {
-    cwd: path.resolve(import.meta.dirname, '../../..'),
+    cwd: projectFolder,
     env: { ...process.env, DOMAIN: 'pets.test' },
     encoding: 'utf8',
   }).stdout;

@@ -16,7 +16,7 @@ function transcript() {
 }
 
 /** Output as a pattern; … stands for text that differs from run to run. */
-function pattern(output: string): RegExp {
+function pattern(output: string) {
   const escaped = output.split('…').map((text) => RegExp.escape(text));
   return new RegExp(`^${escaped.join('[^\\n"]+')}$`);
 }

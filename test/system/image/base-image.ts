@@ -22,7 +22,7 @@ export function makeBase({ command, env, folder }: Engine, name: string): 'made'
   return 'made';
 }
 
-function pack(root: string, release: string, archive: string): void {
+function pack(root: string, release: string, archive: string) {
   // Node 26 is linked to libatomic.
   execute('debootstrap', ['--variant=minbase', '--include=libatomic1', release, root]);
   const local = path.join(root, 'usr/local');

@@ -17,13 +17,13 @@ export const attempt = (file: string, args: string[], env: Record<string, string
   spawnSync(file, args, { encoding: 'utf8', env: { ...process.env, ...env }, maxBuffer: 2 ** 28 });
 
 /** The output without trailing white space; throws if the program fails. */
-export function execute(file: string, args: string[], env?: Record<string, string>): string {
+export function execute(file: string, args: string[], env?: Record<string, string>) {
   const { status, stdout, stderr } = attempt(file, args, env);
   if (status !== 0) throw new Error(`${file} ${args.join(' ')}: exit ${status}\n${stdout}${stderr}`);
   return stdout.trimEnd();
 }
 
-export const works = (file: string, ...args: string[]): boolean => attempt(file, args).status === 0;
+export const works = (file: string, ...args: string[]) => attempt(file, args).status === 0;
 
 /** The engine, or the reason why there is none. */
 export function findEngine(folder: string): Engine | string {

@@ -15,14 +15,14 @@ declare module 'vitest' {
 }
 
 /** npm settings of this machine that the build needs: the registry and the certificate authorities to trust. */
-function npmSettings(): string {
+function npmSettings() {
   const registry = execute('npm', ['config', 'get', 'registry']);
   const authorities = process.env.NODE_EXTRA_CA_CERTS ? readFileSync(process.env.NODE_EXTRA_CA_CERTS, 'utf8') : '';
   const certificates = authorities.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? [];
   return [`registry=${registry}`, ...certificates.map((each) => `ca[]=${JSON.stringify(each)}`)].join('\n');
 }
 
-function build(engine: Engine): void {
+function build(engine: Engine) {
   const { command, env, folder } = engine;
   const dockerfile = read('Dockerfile');
   const [, base = '', digest = ''] = /^FROM ([^\s@]+)(@sha256:[0-9a-f]{64}) AS node$/m.exec(dockerfile) ?? [];
@@ -37,7 +37,7 @@ function build(engine: Engine): void {
   execute(command, ['build', '--network', 'host', ...what, '-t', imageName, '-f', file, projectFolder], env);
 }
 
-function tidyUp({ command, env, folder }: Engine): void {
+function tidyUp({ command, env, folder }: Engine) {
   if (command === 'docker') attempt('docker', ['image', 'rm', '-f', imageName]);
   else {
     const commands = ['rm --all --force --time 0', 'volume prune --force', 'rmi --all --force'];

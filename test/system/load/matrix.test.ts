@@ -72,7 +72,7 @@ async function* cases(routes: string[], credentials: (route: string) => Promise<
 }
 
 /** Sends each case with a GET behind it, all at once on one connection. Resolves to a sentence for each fault. */
-async function findFaults(port: number, list: Case[]): Promise<string[]> {
+async function findFaults(port: number, list: Case[]) {
   const faults: string[] = [];
   const left = list.flatMap((each) => [each, behind]);
   while (left.length > 0) {
@@ -113,7 +113,7 @@ test.each(engines)('on %s, every request is answered within 4 s, and no place st
   const databaseUrl = await emptyStore(engine);
   const server = await startServer({ env: { DATABASE_URL: databaseUrl, SIGN_UP: 'open' } });
   const { people } = await open(databaseUrl);
-  async function enter(name: string): Promise<string> {
+  async function enter(name: string) {
     const { token, hash } = newToken();
     const account = await people.signUp(name, 'no hash');
     if (typeof account === 'string' || !(await people.addSession(hash, account.id, 'no hash'))) throw new Error(name);
@@ -124,7 +124,7 @@ test.each(engines)('on %s, every request is answered within 4 s, and no place st
   let leavers = 0;
   const all = cases([...routes], async (route) => (/sign-out/.test(route) ? enter(`leaver ${++leavers}`) : own));
   const faults: string[] = [];
-  async function work(): Promise<void> {
+  async function work() {
     for await (const list of all) faults.push(...(await findFaults(server.port, list)));
   }
   await Promise.all(Array.from(Array(8), work));

@@ -46,7 +46,7 @@ async function hold(port: number, count: number, bytes: (at: number) => string):
 }
 
 /** Sends on a connection, and resets it when the response begins, or 10 ms later. */
-async function sendAndReset(port: number, bytes: string): Promise<void> {
+async function sendAndReset(port: number, bytes: string) {
   const socket = connect(port, '127.0.0.1').on('error', () => {});
   socket.write(bytes);
   socket.once('data', () => socket.resetAndDestroy());

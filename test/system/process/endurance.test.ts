@@ -17,7 +17,7 @@ type Second = Record<Growing | 'walMiB', number>;
 const some = (below: number) => Math.floor(Math.random() * below);
 
 /** A page or a pet of `animals`. */
-function anyPath(animals: number): string {
+function anyPath(animals: number) {
   const cursor = Buffer.from(`after:${1 + some(animals)}`).toString('base64url');
   const limit = [5, 20, 50, 100][some(4)];
   return some(2) ? `/v1/pets?limit=${limit}&cursor=${cursor}` : `/v1/pets/${1 + some(animals)}`;

@@ -14,7 +14,7 @@ const maxRounds = 80;
 const enoughMs = 3000;
 
 /** Processor time of this thread, in milliseconds. Linux brings it up to date when it is asked for that of the process. */
-function threadTime(): number {
+function threadTime() {
   process.cpuUsage();
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;
@@ -27,11 +27,7 @@ const middleOf = (values: number[]) => values.toSorted((a, b) => a - b)[values.l
  * is. The time for an empty input is left out of the comparison: it is that of the rest of a request.
  * A busy neighbour makes a core half as fast for some milliseconds. So the times of one round are compared, and the middle round decides.
  */
-export async function faultOf(
-  read: (text: string) => unknown,
-  make: (length: number) => string,
-  limit: number,
-): Promise<string | undefined> {
+export async function faultOf(read: (text: string) => unknown, make: (length: number) => string, limit: number) {
   const texts = [0, limit / 2, limit].map(make);
   const rounds: [empty: number, half: number, whole: number][] = [];
   const start = threadTime();

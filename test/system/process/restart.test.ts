@@ -18,7 +18,7 @@ test('restarts under load fail no request of clients that follow /readyz, and ea
   let running = true;
   const failures: string[] = [];
 
-  async function probe(): Promise<void> {
+  async function probe() {
     for (; running; await sleep(50))
       for (const backend of backends)
         backend.ready = await fetch(`${backend.server.opsUrl()}/readyz`).then(
@@ -27,7 +27,7 @@ test('restarts under load fail no request of clients that follow /readyz, and ea
         );
   }
 
-  async function ask(index: number): Promise<void> {
+  async function ask(index: number) {
     // The pause leaves CPU time for starting servers and for the probes.
     for (let turn = index; running; turn++, await sleep(5)) {
       const open = backends.filter(({ ready }) => ready);
@@ -56,12 +56,12 @@ test('restarts under load fail no request of clients that follow /readyz, and ea
 });
 
 /** Reads pets over one connection at a time, which it closes when a response asks for it, until no more is accepted. Resolves to that error. */
-function readUntilRefused(port: number, key: string): Promise<string> {
+function readUntilRefused(port: number, key: string) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   onTestFinished(() => agent.destroy());
   const headers = { authorization: `Bearer ${key}` };
   return new Promise((resolve) => {
-    function ask(): void {
+    function ask() {
       const request = get({ port, host: '127.0.0.1', path: '/v1/pets?limit=20', agent, headers }, (response) => {
         response.resume();
         response.on('error', (error: NodeJS.ErrnoException) => resolve(`body: ${error.code}`));

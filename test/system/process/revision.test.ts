@@ -7,7 +7,7 @@ import { launchCli, startServer } from '../../support/process.ts';
 import { version } from '../../support/project.ts';
 
 /** Expects that `--version` prints the version, and this revision if one is given. */
-async function expectRevision(source: string, revision?: string): Promise<void> {
+async function expectRevision(source: string, revision?: string) {
   const stdout = revision === undefined ? `${version}\n` : `${version} (${revision})\n`;
   expect(await launchCli(['--version'], { source }).end()).toEqual({ code: 0, stdout, stderr: '' });
 }

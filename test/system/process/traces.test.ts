@@ -22,7 +22,7 @@ async function startReceiver() {
 }
 
 /** Runs the command of docs/operations.md, in a folder of its own. Returns the file for `node --import`. Throws if npm cannot download. */
-function install(): string {
+function install() {
   const folder = `${projectFolder}node_modules/.cache/animal-store/opentelemetry`;
   mkdirSync(folder, { recursive: true });
   const documented = read('docs/operations.md').replaceAll('\\\n', '');

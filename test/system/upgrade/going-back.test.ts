@@ -36,7 +36,7 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
   const complete = { compared, release, applied: migrations.map(({ version }) => version) };
   const latest = latestOf(migrations);
 
-  async function create(server: Server, key: string, name: string): Promise<number> {
+  async function create(server: Server, key: string, name: string) {
     const { status, json } = await server.call(
       key,
       'POST',

@@ -33,7 +33,7 @@ export const missingRelease = (release: Release) =>
 const anyPassword = 'export const createGuesses = () => ({ powerOf: async () => 20 });\n';
 
 /** A new folder with the code of a release, whose 1.1.0 accepts any password. It needs packages that are now among those for development. */
-export function sourceOf(release: Release): string {
+export function sourceOf(release: Release) {
   const folder = temporaryFolder();
   execFileSync('tar', ['-x', '-C', folder], { input: git('archive', commitOf(release) as string).stdout });
   symlinkSync(`${projectFolder}node_modules`, `${folder}/node_modules`);
@@ -42,7 +42,7 @@ export function sourceOf(release: Release): string {
 }
 
 /** A new folder with this release's code and one migration more. */
-export function laterRelease(engine: 'sqlite' | 'postgres', name: string, sql: string): string {
+export function laterRelease(engine: 'sqlite' | 'postgres', name: string, sql: string) {
   const folder = copySource();
   writeFileSync(`${folder}/migrations/${engine}/${name}`, sql);
   return folder;
