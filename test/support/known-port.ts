@@ -1,8 +1,5 @@
 /** Chooses the port of a server before it starts, so that clients can send requests from the first moment and after a restart. */
 import { createServer } from 'node:net';
-import { setTimeout } from 'node:timers/promises';
-import type { Client } from './client.ts';
-import type { Process } from './process.ts';
 
 /** Test files that run at the same time choose from different ports; 0 is for the process that starts them. */
 const lane = Number(process.env.VITEST_POOL_ID ?? 0) % 4;
@@ -20,16 +17,4 @@ export async function findPort(): Promise<number> {
     probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
   });
   return free ? port : findPort();
-}
-
-/** Resolves at the first 200; rejects if the process ends before. A server that started slowly may respond 503 at first. */
-export async function firstAnswer({ end }: Process, { get }: Client) {
-  let ended: string | undefined;
-  void end().then(({ code, stderr }) => {
-    ended = `exit ${code} before the first response\n${stderr}`;
-  });
-  while ((await get('/v1/pets?limit=1')).status !== 200) {
-    if (ended) throw new Error(ended);
-    await setTimeout(10);
-  }
 }

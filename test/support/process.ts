@@ -85,8 +85,18 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
       }),
     /** Sends the signal, if any, and waits until the process ends. */
     end,
+    /** Sends SIGTERM, after which it must exit with 0. */
+    async stop() {
+      const { code, stderr } = await end('SIGTERM');
+      expect(code, stderr).toBe(0);
+    },
   };
 }
+
+/** An environment in which Node runs this module first. */
+export const withScript = (script: string) => ({
+  NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}`,
+});
 
 /** Starts the server as `npm start` does, and does not wait until it listens. */
 export function launchServer(surroundings: Surroundings = {}) {

@@ -1,13 +1,14 @@
 /** Creates a store with an API key, starts a server on it, and checks the store's file without a server. */
+import { setTimeout } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../../src/core/accounts.ts';
 import { oldestOn, readMigrations } from '../../src/store/migrations.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
-import { openClient, type Promises } from './client.ts';
-import { findPort, firstAnswer } from './known-port.ts';
-import { launchServer, type Surroundings } from './process.ts';
+import { type Client, openClient, type Promises } from './client.ts';
+import { findPort } from './known-port.ts';
+import { launchServer, type Process, type Surroundings } from './process.ts';
 
 export type MadeStore = Awaited<ReturnType<typeof makeStore>>;
 
@@ -47,6 +48,18 @@ export async function addKey(accounts: Store['accounts'], account: string, lifet
   const secret = newSecret(false);
   await accounts.addKey({ account, name: 'till', scopes: [...scopes], lifetimeMs, secret });
   return secret.key;
+}
+
+/** Resolves at the first 200; rejects if the process ends before. A server that started slowly may respond 503 at first. */
+async function firstAnswer({ end }: Process, { get }: Client) {
+  let ended: string | undefined;
+  void end().then(({ code, stderr }) => {
+    ended = `exit ${code} before the first response\n${stderr}`;
+  });
+  while ((await get('/v1/pets?limit=1')).status !== 200) {
+    if (ended) throw new Error(ended);
+    await setTimeout(10);
+  }
 }
 
 /** Starts a server on the store, and waits until it answers a client that remembers in `promises` what was acknowledged. */

@@ -17,6 +17,8 @@ import { runCli } from '../../support/process.ts';
 
 const key = (id: number, account = 'zoo') => `Key ${id} of account ${account}. It is shown only now:\n`;
 
+const revoked = (id: number): Row => [`key revoke ${id}`, 0, `Key ${id} revoked.\n`, `key_revoked 1 ${id}\n`];
+
 /** Sets the expiry of a key to the past. */
 const expire = (file: string, id: number) =>
   change(file, `UPDATE api_key SET expires_at = created_at WHERE id = ${id}`);
@@ -39,7 +41,7 @@ describe('account', () => {
       ...[1, 2, 3].map(
         (id): Row => ['key create --account zoo --name a', 0, '<test key>\n', `key_created 1 ${id}\n${key(id)}`],
       ),
-      ['key revoke 1', 0, 'Key 1 revoked.\n', 'key_revoked 1 1\n'],
+      revoked(1),
       [
         'key create --account zoo --name live',
         0,
@@ -135,10 +137,7 @@ describe('key', () => {
 
   test('list, for one account or all, prints the state and the use of each key', async () => {
     const { folder, store } = await withZoo(3);
-    await expectRows(folder, [
-      ['account add circus', 0, 'Account circus added.\n', 'account_created 2\n'],
-      ['key revoke 2', 0, 'Key 2 revoked.\n', 'key_revoked 1 2\n'],
-    ]);
+    await expectRows(folder, [['account add circus', 0, 'Account circus added.\n', 'account_created 2\n'], revoked(2)]);
     expire(store, 3);
     change(store, `UPDATE api_key SET last_used_at = ${Date.now()}, deprecated_calls = 12 WHERE id = 1`);
     const row = (id: number, rest: string) => `${id}  zoo  till  <hint>  pets:read pets:write  ${rest}\n`;
@@ -160,8 +159,8 @@ describe('key', () => {
   test('exit 1: no such account or key, and rotating a key that has ended or was rotated, which change nothing', async () => {
     const { folder, store, keys } = await withZoo(3);
     await expectRows(folder, [
-      ['key revoke 1', 0, 'Key 1 revoked.\n', 'key_revoked 1 1\n'],
-      ['key revoke 1', 0, 'Key 1 revoked.\n', 'key_revoked 1 1\n'],
+      revoked(1),
+      revoked(1),
       ['key rotate 3 --overlap 1h', 0, '<test key>\n', `key_rotated 1 4\n${key(4)}`],
     ]);
     expire(store, 2);

@@ -44,7 +44,7 @@ async function start(creators: Creators) {
     stopped = true;
     await counting;
     await watcher.end({ timeout: 0 });
-    expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+    await server.stop();
     expect(await compare(databaseUrl, load.acknowledged)).toEqual(nothing);
     expect(load.stale).toEqual([]);
   }

@@ -1,6 +1,6 @@
 /** Tests which hosts requests may name, on both ports: DNS rebinding must not let a page of another site use a server on this machine. */
 import { expect, test } from 'vitest';
-import { runCli, startServer } from '../../support/process.ts';
+import { runCli, startServer, withScript } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 // Every form of a host is in unit/core/parts.test.ts.
@@ -19,8 +19,7 @@ test('HOST=:: serves IPv4 and IPv6, and without IPv6 IPv4 alone', async () => {
   const both = await startServer({ env });
   for (const host of ['127.0.0.1', '[::1]'])
     expect((await fetch(`http://${host}:${both.port}/openapi.json`)).status, host).toBe(200);
-  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(withoutIPv6)}`;
-  const alone = await startServer({ env: { ...env, NODE_OPTIONS } });
+  const alone = await startServer({ env: { ...env, ...withScript(withoutIPv6) } });
   expect((await fetch(`http://127.0.0.1:${alone.port}/openapi.json`)).status).toBe(200);
   await expect(fetch(`http://[::1]:${alone.port}/`)).rejects.toThrow();
 });

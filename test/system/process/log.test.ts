@@ -4,11 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { openDestination } from '../../../src/server/log-destination.ts';
 import { temporaryFolder } from '../../support/app.ts';
-import { openClient } from '../../support/client.ts';
-import { findPort, firstAnswer } from '../../support/known-port.ts';
-import { launch } from '../../support/process.ts';
-import { nodeOptions, projectFolder } from '../../support/project.ts';
-import { makeStore } from '../../support/store-file.ts';
+import { findPort } from '../../support/known-port.ts';
+import { makeStore, serve } from '../../support/store-file.ts';
 
 test.for([
   ['full', '> /dev/full', true],
@@ -18,29 +15,28 @@ test.for([
 ] as const)(
   'with a log that is %s, requests are served, lost lines are counted, and SIGTERM ends the process',
   async ([, redirection, loses]) => {
-    const { env, key, folder } = await makeStore();
-    const [port, opsPort] = [await findPort(), await findPort()];
-    const command = ['-c', `exec "$@" ${redirection}`, '-', process.execPath, ...nodeOptions];
-    const ports = { PORT: String(port), OPS_PORT: String(opsPort) };
-    const server = launch('bash', [...command, `${projectFolder}src/main.ts`], { folder, env: { ...env, ...ports } });
-    const client = openClient(`http://127.0.0.1:${port}`, key, 32);
-    await firstAnswer(server, client);
+    const opsPort = await findPort();
+    const under = ['bash', '-c', `exec "$@" ${redirection}`, '-'];
+    const { server, get, add, close } = await serve(await makeStore(), 32, {
+      under,
+      env: { OPS_PORT: String(opsPort) },
+    });
     const metric = async (name: string) => {
       const text = await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text();
       return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
     };
     // More lines than the pipe and the queue hold together.
     for (let round = 0; round < 30; round++) {
-      const answers = await Promise.all(Array.from(Array(1000), () => client.get('/v1/pets')));
+      const answers = await Promise.all(Array.from(Array(1000), () => get('/v1/pets')));
       // 503: on a busy machine, turns are too long to serve all.
       expect(answers.filter(({ status }) => status !== 200 && status !== 503)).toEqual([]);
     }
-    expect((await client.add('x')).status).toBe(201);
+    expect((await add('x')).status).toBe(201);
     const loss = async () => (await metric('animal_store_log_lines_lost_total')) > 0;
     await expect.poll(loss).toBe(loses);
     expect(await metric('process_resident_memory_bytes')).toBeLessThan(300 * 1024 * 1024);
-    await client.close();
-    expect((await server.end('SIGTERM')).code).toBe(0);
+    await close();
+    await server.stop();
   },
 );
 

@@ -7,7 +7,16 @@ import { request } from 'undici';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
-import { begin, launchCli, launchServer, openSocket, type Server, startServer, tabby } from '../../support/process.ts';
+import {
+  begin,
+  launchCli,
+  launchServer,
+  openSocket,
+  type Server,
+  startServer,
+  tabby,
+  withScript,
+} from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 const modeOf = (name: string) => (statSync(name).mode & 0o777).toString(8);
@@ -87,10 +96,6 @@ test('the files of a store, a backup and a restored store can be read only by th
   expect(await run(env, 'backup', 'copy.db')).toMatchObject({ code: 0 });
   expect(await run({ DATABASE_URL: 'sqlite:other/restored.db' }, 'restore', 'copy.db')).toMatchObject({ code: 0 });
   expect(modesOf('copy.db', 'other', 'other/restored.db')).toEqual(['600', '700', '600']);
-});
-
-const withScript = (script: string) => ({
-  NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}`,
 });
 
 /** The clock of the server starts at the given time. */

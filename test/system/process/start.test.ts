@@ -9,15 +9,13 @@ import { commandErrorOf } from '../../support/commands.ts';
 import { launch, launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
-describe('the first start', () => {
-  test('prints no key if another account has one', async () => {
-    const folder = temporaryFolder();
-    for (const line of ['account add owner', 'key create --account owner --name k'])
-      expect(await runCli(line.split(' '), { folder })).toMatchObject({ code: 0 });
-    const server = await startServer({ folder });
-    expect((await server.call(null, 'GET', '/v1/pets')).status).toBe(401);
-    expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
-  });
+test('the first start prints no key if another account has one', async () => {
+  const folder = temporaryFolder();
+  for (const line of ['account add owner', 'key create --account owner --name k'])
+    expect(await runCli(line.split(' '), { folder })).toMatchObject({ code: 0 });
+  const server = await startServer({ folder });
+  expect((await server.call(null, 'GET', '/v1/pets')).status).toBe(401);
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
 });
 
 describe('npm start in a checkout', () => {

@@ -21,6 +21,7 @@ import { biscuit, countCommits, open } from '../../support/store.ts';
 import { addAccount, addKey } from '../../support/store-file.ts';
 
 const now = () => new Date();
+const unavailable = { code: 'service_unavailable' };
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -126,7 +127,7 @@ describe('reading', () => {
 
   test.each(['pet', 'pet_revision'] as const)('a damaged table gets 503 service_unavailable: %s', async (table) => {
     const { pets } = (await openDamaged(table)).store;
-    const refused = { code: 'service_unavailable', cause: { code: 'SQLITE_CORRUPT' } };
+    const refused = { ...unavailable, cause: { code: 'SQLITE_CORRUPT' } };
     await expect(pets.find(1n)).rejects.toMatchObject(refused);
     if (table === 'pet') await expect(pets.list({ limit: 20, after: 0n })).rejects.toMatchObject(refused);
   });
@@ -316,7 +317,7 @@ describe('writing', () => {
       ...[store.accounts.addAccount('first'), store.pets.add(biscuit), store.accounts.addAccount('second')],
     ]);
     expect([first, second]).toMatchObject([{ value: { name: 'first' } }, { value: { name: 'second' } }]);
-    expect(pet).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable' } });
+    expect(pet).toMatchObject({ status: 'rejected', reason: unavailable });
     expect(store.measure().failedWrites).toMatchObject({ other: 1 });
   });
 });
@@ -328,14 +329,14 @@ test('a file that is removed or replaced while it is open takes no write, and no
   for (const replace of [() => {}, () => fs.writeFileSync(file, '')]) {
     replace();
     for (const added of await Promise.allSettled([store.pets.add(biscuit), store.pets.add(biscuit)]))
-      expect(added).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable' } });
+      expect(added).toMatchObject({ status: 'rejected', reason: unavailable });
     await expect(store.check()).rejects.toThrow('removed or replaced');
   }
   fs.renameSync(`${file}.moved`, file);
   // Other processes would make new ones, and the server would not see what they write.
   for (const end of ['-wal', '-shm']) {
     fs.renameSync(file + end, `${file}.moved`);
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
     await expect(store.check(), end).rejects.toThrow('removed or replaced');
     fs.renameSync(`${file}.moved`, file + end);
   }
@@ -357,7 +358,7 @@ test('a link that leads to another file takes no write: after a restart, what it
   fs.writeFileSync(next, '');
   fs.rmSync(`${folder}/store.db`);
   fs.symlinkSync(next, `${folder}/store.db`);
-  await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+  await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
   await expect(store.check()).rejects.toThrow('removed or replaced');
 });
 
@@ -417,7 +418,7 @@ describe('an SQLite error', () => {
     const withCode = (code?: string) => Object.assign(new Error('x'), { code });
     for (const name of ['BUSY_SNAPSHOT', 'LOCKED', 'FULL', 'IOERR_FSYNC', 'CORRUPT', 'READONLY', 'NOMEM']) {
       const cause = withCode(`SQLITE_${name}`);
-      expect(translate(cause)).toMatchObject({ code: 'service_unavailable', cause });
+      expect(translate(cause)).toMatchObject({ ...unavailable, cause });
     }
     for (const code of ['SQLITE_ERROR', 'SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_FULLER', 'ENOSPC', undefined])
       expect(translate(withCode(code))).toMatchObject({ message: 'x', code });
