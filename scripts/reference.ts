@@ -31,7 +31,7 @@ const pages = {
     description: 'openapi',
     hasGuides: true,
     changes:
-      'No operation does: `PUT`, `PATCH` and `DELETE` return 405. Add the animal again as it should be, and keep its new id. Whoever lists animals sees both.',
+      'No operation does: `PUT`, `PATCH` and `DELETE` return 405. Add the animal again as it should be, and keep its new id. Lists then have both.',
   },
   'quickstart.html': {
     slug: 'messages-quickstart',

@@ -10,7 +10,7 @@ const sendAgain = () => {
 };
 // The browser's Back shows the page as it was left.
 addEventListener('pageshow', sendAgain);
-// Whoever pressed Stop, or stayed to copy a key.
+// The person pressed Stop, or stayed to copy a key.
 window.navigation?.addEventListener('navigateerror', sendAgain);
 
 // A person who has neither copied the new key nor confirmed that it is stored would lose it.
@@ -53,7 +53,7 @@ if (tryIt) {
 addEventListener('pagehide', () => {
   for (const code of document.querySelectorAll('.copy code')) code.textContent = 'It was shown once.';
 });
-// A kept list lacks the keys that its forms have made. A reload of the page with a new key would send its form again.
+// A page that the browser kept lacks the keys that were made since, and shows no new key.
 addEventListener('pageshow', ({ persisted }) => {
   if (persisted && document.querySelector('#make, #key'))
     location.replace(document.querySelector('header [href$="/account"]').href);
