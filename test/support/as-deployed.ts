@@ -14,7 +14,7 @@ function inline(deploy: string, name: string): string {
  * process, which leaves no workers when it is killed.
  */
 export function configureProxy(source: string, folder: string, port: number, upstream: number): string {
-  const replacements: [RegExp, string][] = [
+  const replacements: [from: RegExp, to: string][] = [
     [/^user .*$/m, 'daemon off;\nmaster_process off;'],
     [/\/run\/|\/var\/log\/nginx\//g, `${folder}/`],
     [/127\.0\.0\.1:3000/g, `127.0.0.1:${upstream}`],

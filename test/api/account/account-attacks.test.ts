@@ -45,7 +45,7 @@ describe('a form of another site (CSRF)', () => {
     const account = await app.addPerson('ada');
     const ada = await app.enter(account);
     await makeKey(ada);
-    const forms: [string, Record<string, string>][] = [
+    const forms: [path: string, form: Record<string, string>][] = [
       ['/account/sign-in', { name: 'ada', password }],
       ['/account/sign-up', { name: 'eve', password: next }],
       ['/account/sign-out', {}],
@@ -110,7 +110,7 @@ describe('a session', () => {
   test('that a client had before is ended by each form that begins one: its thief does not become the victim', async () => {
     const app = await startPages();
     const ada = await app.addPerson('ada');
-    const forms: [string, Record<string, string>][] = [
+    const forms: [path: string, form: Record<string, string>][] = [
       ['/account/sign-in', { name: 'ada', password }],
       ['/account/sign-up', { name: 'eve', password: next }],
       [await app.addLink('invitation'), { name: 'eva', password: next }],
@@ -418,7 +418,7 @@ describe('a malformed form', () => {
   const most = 16 * 1024 - fields.length - 3;
 
   /** What a form contains, and what the page then says. */
-  const malformed: [string | Buffer, string][] = [
+  const malformed: [body: string | Buffer, text: string][] = [
     [`${fields}&a=${'a'.repeat(most)}`, unknown('a')],
     [`${fields}&a=${'a'.repeat(most + 1)}`, tooLarge],
     [`${fields}${Array.from(Array(3700), (_, at) => `&${at.toString(36)}`).join('')}`, 'and 3680 more.'],
@@ -438,7 +438,7 @@ describe('a malformed form', () => {
   ];
 
   /** Headers with which a form is refused. */
-  const unread: [Record<string, string>, string][] = [
+  const unread: [headers: Record<string, string>, text: string][] = [
     [{ 'content-type': `${type}, application/json` }, notForm],
     [{ 'content-type': `${type}; charset=iso-8859-1` }, notForm],
     [{ 'content-encoding': 'identity, br' }, 'content coding'],

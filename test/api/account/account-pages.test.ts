@@ -323,8 +323,8 @@ describe('a refused form', () => {
   const scopes = 'pets:read';
   const expires = 'never';
 
-  /** The path, what the form has, and what is wrong, by the control at which the page says so. The last may be of none. */
-  const forms: [string, Record<string, string | string[]>, Record<string, string>][] = [
+  /** `faults`: what is wrong, by the control at which the page says so, or `none`. */
+  const forms: [path: string, form: Record<string, string | string[]>, faults: Record<string, string>][] = [
     ['/account/sign-in', { name: 'ada', password: 'wrong' }, { none: 'The name or the password is wrong.' }],
     ['/account/sign-in', { name: 'ada', password: [password, password] }, { password: 'Password must be given once.' }],
     [

@@ -72,7 +72,7 @@ describeInBrowser('the account pages', () => {
     let warnings = 0;
     page.on('dialog', () => void warnings++);
     await signUp('robin');
-    const ways: [string, number, () => Promise<unknown>][] = [
+    const ways: [way: string, warnings: number, act: () => Promise<unknown>][] = [
       ['with the button', 0, () => press('Copy key').then(() => page.getByText('Copied').waitFor())],
       ['confirmed', 0, () => follow('I have stored the key')],
       ['neither', 1, async () => undefined],
@@ -241,8 +241,7 @@ describeInBrowser('the account pages', () => {
   });
 });
 
-/** The cache and the default arguments of playwright that are left out. */
-const caches: [string, string[]][] = [
+const caches: [cache: string, ignoreDefaultArgs: string[]][] = [
   ['without', []],
   ['with', ['--disable-back-forward-cache']],
 ];

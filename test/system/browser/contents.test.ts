@@ -108,8 +108,7 @@ describeInBrowser('the theme', () => {
   test.each([
     ['light', white, 'Dark', dark],
     ['dark', dark, 'Light', white],
-  ] as const)('follows the system, %s, until the reader chooses another', async (...row) => {
-    const [colorScheme, own, other, chosen] = row;
+  ] as const)('follows the system, %s, until the reader chooses another', async (colorScheme, own, other, chosen) => {
     const { page, server, open } = await openReference({ colorScheme });
     await open('');
     expect(await page.evaluate(ground)).toBe(own);

@@ -19,7 +19,7 @@ function runGo(code: string): string {
   return exec('go', ['run', file]);
 }
 
-const languages: [string, string, (code: string) => string][] = [
+const languages: [language: string, program: string, run: (code: string) => string][] = [
   ['curl', 'curl', (code) => exec('sh', ['-c', code])],
   ['JavaScript', process.execPath, node('module')],
   ['TypeScript', process.execPath, node('module-typescript')],

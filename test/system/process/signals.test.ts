@@ -26,7 +26,7 @@ test('a request that never completes is answered as at any time, then exit 0', a
   const server = await startServer();
   const key = await server.firstKey();
   const [head, body] = [rawGet(key, '/v1/pets'), JSON.stringify(tabby)];
-  const rows: [string, string[]][] = [
+  const rows: [expected: string, parts: string[]][] = [
     ['408 request_timeout', [head.slice(0, -2)]],
     ['200, 408 request_timeout', [head, 'GET /v1/pe']],
     ['408 request_timeout', [rawPost(key, body.slice(0, -5), body.length)]],
