@@ -2,7 +2,7 @@
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, Server } from 'node:net';
-import { setImmediate as afterAccepting, setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
@@ -124,22 +124,26 @@ export async function listen(app: FastifyInstance, binding: Binding) {
   }
 }
 
-/** The queues of the listening sockets count as empty after this time without a new connection. */
-const quietMs = 30;
+/** The queues of the listening sockets count as empty after so many turns of the event loop without a new connection. */
+const quietTurns = 6;
 
-/** Maximum time that a stop waits for that. */
-const maxQuietMs = 500;
+/** Maximum number of turns that a stop waits for that. */
+const maxTurns = 50;
 
-/** Resolves when clients open no connections. Closing a listening socket resets those in its queue. */
+const turnMs = 5;
+
+/**
+ * Resolves when clients open no connections. Closing a listening socket resets those in its queue. Counts turns, because time also passes while the
+ * process has no processor, and accepts nothing.
+ */
 async function untilQuiet({ server }: FastifyInstance): Promise<void> {
-  let last = performance.now();
+  let quiet = 0;
   server.on('connection', () => {
-    last = performance.now();
+    quiet = 0;
   });
-  for (const until = last + maxQuietMs; performance.now() < Math.min(last + quietMs, until); ) {
-    await sleep(5);
-    // A process that had no processor runs its timers before it accepts what has come meanwhile.
-    await afterAccepting();
+  for (let turns = 0; turns < maxTurns && quiet < quietTurns; turns++) {
+    quiet++;
+    await sleep(turnMs);
   }
 }
 

@@ -41,6 +41,26 @@ test('a request that never completes is answered as at any time, then exit 0', a
   expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
 });
 
+test('each connection that opened while a stopping process had no processor is served', async () => {
+  // Timers run after this phase: they are overdue, and no connection is accepted before.
+  const source = plant(
+    'src/server/serve.ts',
+    'await listening?.untilQuiet();',
+    `setImmediate(() => {
+      process.getBuiltinModule('node:fs').writeSync(2, 'no processor');
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000);
+    });
+    await listening?.untilQuiet();`,
+  );
+  const server = await startServer({ source });
+  const key = await server.firstKey();
+  const end = server.end('SIGTERM');
+  await server.seen('stderr', /no processor/);
+  const answers = await Promise.all(Array.from(Array(40), () => converse(server.port, [rawGet(key, '/v1/pets')])));
+  expect(answers.flat().map(summaryOf)).toEqual(Array(40).fill('200'));
+  expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+});
+
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
   const source = plant('src/server/serve.ts', 'await listening?.stop();', 'await new Promise(() => undefined);');
   const server = await startServer({ source });
