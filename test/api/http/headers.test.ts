@@ -183,7 +183,8 @@ test('each response has its date, and says whether the connection stays open', a
   expect(later?.headers.date).toBe('Fri, 01 Jan 2027 00:00:00 GMT');
 });
 
-const origins = ['https://app.example.com', 'https://b.example.com'];
+/** As a setting has them: browsers send lower case, without the default port. */
+const origins = ['https://app.example.com', 'HTTP://B.example.com:80', 'Capacitor://localhost'];
 const from = `Origin: ${origins[0]}\r\n`;
 const preflight = `${host}${from}Access-Control-Request-Method: POST\r\n`;
 
@@ -198,14 +199,16 @@ const errorsOfPages: [status: number, request: string][] = [
   [403, ask('POST /account/sign-in', `${host}${from}Content-Length: 0\r\n`)],
 ];
 
-test.each<[origins: string[] | undefined, origin: string]>([
-  [origins, origins[0] as string],
-  [origins, 'https://evil.example.net'],
-  [origins, 'null'],
-  [undefined, origins[0] as string],
+test.each<[origins: string[] | undefined, origin: string, isAllowed: boolean]>([
+  [origins, 'https://app.example.com', true],
+  [origins, 'http://b.example.com', true],
+  [origins, 'capacitor://localhost', true],
+  [origins, 'https://evil.example.net', false],
+  [origins, 'null', false],
+  [undefined, 'https://app.example.com', false],
 ])(
   'CORS_ORIGINS %s: whether pages of %s can read successes and errors, with all their headers',
-  async (corsOrigins, origin) => {
+  async (corsOrigins, origin, isAllowed) => {
     const app = await startApp({ corsOrigins, bounds: { rejectedKeys: 1 } });
     await converse(app.port, [get('/v1/pets').replace('KEY', 'none')]);
     /** Those that a page may read anyway, or that only its browser uses. */
@@ -214,7 +217,6 @@ test.each<[origins: string[] | undefined, origin: string]>([
       // Link, of a deprecated operation.
       .filter((name) => name !== 'DeprecationLink' && !notExposed.includes(name.toLowerCase()))
       .sort();
-    const isAllowed = corsOrigins?.includes(origin);
     for (const [status, request] of [[200, get('/v1/pets', open + from)] as const, ...errorsOfPages]) {
       const sent = request.replace('KEY', app.key).replace(origins[0] as string, origin);
       const [{ headers, ...answer }] = (await converse(app.port, [sent])) as [RawAnswer];
@@ -253,6 +255,7 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send', a
       ask('OPTIONS /v1/pets', preflight.replace(from, `Authorization: Bearer ${app.key}\r\n`)),
     ],
     [401, { ...error, ...allow, ...challenge() }, ask('OPTIONS /v1/pets', host + from)],
+    [401, { ...error, ...allow, ...challenge() }, get('/v1/pets', preflight)],
     [404, { ...error, ...allow }, ask('OPTIONS /nowhere', open + from)],
     // The headers have not arrived.
     [400, { ...error, ...vary }, get('/', `Host: a\r\n${from}b@d: x\r\n`)],
