@@ -61,7 +61,7 @@ type Options = Parameters<TestApp['call']>[2];
 type Row = [line: string, status: number, counts: Partial<DayOfUse>, code?: string | undefined, options?: Options];
 
 test('each request with a valid key is counted by its outcome', async () => {
-  const { call, get, app, newKey, counted } = await start();
+  const { call, get, app, store, newKey, counted } = await start();
   const { etag } = (await get('/v1/pets')).headers;
   const rows: Row[] = [
     ['GET /v1/pets', 200, { succeeded: 1 }],
@@ -81,6 +81,10 @@ test('each request with a valid key is counted by its outcome', async () => {
     expect((await call(method, path, { key, ...options })).status, line).toBe(status);
     expected.push([id, { ...today, ...counts, lastError: code ? { code, at: noon } : null } as DayOfUse]);
   }
+  const { key, id } = await newKey();
+  store.pets.list = () => Promise.reject(new Error('a bug'));
+  expect((await get('/v1/pets', { key })).status).toBe(500);
+  expected.push([id, { ...today, serverErrors: 1, lastError: { code: 'internal_error', at: noon } } as DayOfUse]);
   await app.close();
   for (const [id, day] of expected) expect(await counted(id), String(rows[id - 2])).toEqual([day]);
 });
@@ -166,13 +170,21 @@ test('the last ten errors of a key are kept, with what their operation was and w
 
 test('between two writes, a server holds ten errors of a key, 10,000 of all, and counts the others', async () => {
   const written: KeyUse[] = [];
-  const { fail, close } = startCounting(async (uses) => void written.push(...uses));
+  let isDown = true;
+  const { fail, close } = startCounting(async (uses) => {
+    if (isDown) throw new Error('down');
+    written.push(...uses);
+  });
   for (let key = 1; key <= 3000; key++) for (let count = 0; count < 11; count++) fail(key);
+  // A write that failed puts them back.
+  await close();
+  isDown = false;
+  fail(3001);
   await close();
   const sum = (of: (use: KeyUse) => number | undefined) => written.reduce((all, use) => all + (of(use) ?? 0), 0);
   expect(sum(({ errors }) => errors?.length)).toBe(10_000);
   expect(written[0]?.errors).toHaveLength(10);
-  expect(sum(({ clientErrors }) => clientErrors)).toBe(33_000);
+  expect(sum(({ clientErrors }) => clientErrors)).toBe(33_001);
 });
 
 test('the last use is the latest one, but none of a clock that was ahead', async () => {

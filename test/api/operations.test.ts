@@ -119,6 +119,8 @@ const refused: [answer: string, requests: Request[]][] = [
       Buffer.from('after:99999999999999999').toString('base64url'),
     ),
   ],
+  // Not every fault is the cursor's.
+  ['400 invalid_parameter: ', get('/v1/pets?cursor=x&', 'limit=0', 'dry=1')],
   ['404 pet_not_found: There is no animal with this id.', get('/v1/pets/', ...int64s, '-0', '%31')],
   [
     '404 route_not_found: There is nothing at this path.',

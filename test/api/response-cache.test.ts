@@ -1,5 +1,6 @@
 /** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
 import { describe, expect, test } from 'vitest';
+import { statuses } from '../../src/core/pets.ts';
 import { represent } from '../../src/http/responses.ts';
 import { createCache } from '../../src/pets/response-cache.ts';
 import { metricValue, startApp } from '../support/app.ts';
@@ -86,6 +87,22 @@ test('no reader sees a page older than an acknowledged write of any process', as
     expect((await get('/v1/pets?limit=100')).json).toHaveLength(count);
     expect((await get(`/v1/pets/${count}`)).status).toBe(200);
   }
+});
+
+test('each query gets its own page, however often each is read', async () => {
+  const { add, get } = await startApp();
+  const pets = Array.from(Array(40), (_, index) => ({ id: index + 1, status: statuses[index % 3] }));
+  for (const { id, status } of pets) await add({ name: `pet ${id}`, categoryId: 1, status });
+  const queries = [0, 1, 25].flatMap((after) =>
+    [undefined, ...statuses].flatMap((status) => [1, 2, 19, 20, 99, 100].map((limit) => ({ after, status, limit }))),
+  );
+  for (let times = 0; times < 3; times++)
+    for (const { after, status, limit } of queries) {
+      const cursor = after ? `&cursor=${Buffer.from(`after:${after}`).toString('base64url')}` : '';
+      const query = `limit=${limit}${cursor}${status ? `&status=${status}` : ''}`;
+      const wanted = pets.filter((pet) => pet.id > after && (!status || pet.status === status)).slice(0, limit);
+      expect((await get(`/v1/pets?${query}`)).json, query).toMatchObject(wanted);
+    }
 });
 
 const replaced = (id: number) => `INTO pet (id, name, category_id, status) VALUES (${id}, 'replaced', 1, 'sold')`;

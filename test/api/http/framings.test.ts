@@ -157,6 +157,16 @@ describe('one request', () => {
       ],
     ]));
 
+  test('with a body that does not end gets 413 as soon as it is too large', () => {
+    const endless = chunked(`11170\r\n${pet}`);
+    const rows: Row[] = [
+      ['413 payload_too_large', [endless + letters(65_600), [endless, letters(65_600)]]],
+      // It arrives while the create before it waits for the disk.
+      ['201, 413 payload_too_large', [add() + endless + letters(65_600)]],
+    ];
+    return check(rows, { gapMs: 50 });
+  });
+
   test('with Expect gets 100 only if the server wants the body, and 417 unless it expects that', () =>
     check(
       [

@@ -161,6 +161,8 @@ test('each response has its date, and says whether the connection stays open', a
     [get('/v1/pets', close), 200, 'close'],
     [get('/v1/pets').replace('1.1', '1.0'), 200, 'close'],
     [get('/v1/pets', `${open}Connection: keep-alive\r\n`).replace('1.1', '1.0'), 200, 'keep-alive'],
+    [get('/v1/pets').replace('GET', 'BREW'), 400, 'close'],
+    [`${ask('POST /v1/pets', `${open}${json}Transfer-Encoding: chunked\r\n`)}zz\r\n`, 400, 'close'],
     // A late body could be parsed as the next request.
     [ask('POST /v1/pets', `${host}Expect: 100-continue\r\nContent-Length: 9\r\n`), 401, 'close'],
   ] as const) {

@@ -37,7 +37,7 @@ test.each([
   for (const line of ['POST /docs/', 'GET /v1/pets/?limit=1', 'GET //', 'GET http://a/docs/x/'])
     expect(await messageOf(line), line).toBe(`${nothing} No path ends in a slash. ${where}`);
   // A person has typed these. Those below /v1 are for programs.
-  for (const path of ['/nope', '/docs/nope', '/v10']) {
+  for (const path of ['/nope', '/docs/nope', '/v10', '/a/v1/pets']) {
     const { status, headers, text } = await get(path, { key: null, headers: { accept: 'text/html,*/*;q=0.8' } });
     expect([status, headers['content-type']], path).toEqual([404, 'text/html; charset=utf-8']);
     // Under whatever name the browser found the server.
@@ -46,8 +46,17 @@ test.each([
     expect(text).toContain(`<a href="${start}/account">API keys`);
     expect(text).toContain(`<link rel="stylesheet" href="${start}/docs/page.css">`);
   }
-  const api = await get('/v1/nope', { key: null, headers: { accept: 'text/html,*/*;q=0.8' } });
-  expect([api.status, api.json.code]).toEqual([404, 'route_not_found']);
+  const headers = { accept: 'text/html,*/*;q=0.8' };
+  for (const [method, path] of [
+    ['GET', '/v1/nope'],
+    ['GET', '/v1'],
+    ['POST', '/nope'],
+  ] as const) {
+    const { status, json } = await call(method, path, { key: null, headers });
+    expect([status, json.code], `${method} ${path}`).toEqual([404, 'route_not_found']);
+  }
+  const head = await call('HEAD', '/nope', { key: null, headers });
+  expect([head.status, head.headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
   const answer = await call('HEAD', '/docs/?from=mail', { key: null });
   expect([answer.status, answer.headers.location]).toEqual([308, `${root}/docs`]);
 });

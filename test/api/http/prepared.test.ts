@@ -1,4 +1,5 @@
 /** Tests that the server sends the same with prepared responses and without. */
+import type { FastifyInstance } from 'fastify';
 import { expect, test } from 'vitest';
 import { startApp } from '../../support/app.ts';
 import { converse } from '../../support/raw.ts';
@@ -64,3 +65,19 @@ test.for<[what: string, headers: Record<string, string | string[]>]>([
   }
   expect(await send(false)).toEqual(await send(true));
 });
+
+test.each([true, false])(
+  'a value with a line break is not sent, whether responses are prepared or not: %s',
+  async (plain) => {
+    const watch = async (app: FastifyInstance) =>
+      void app.addHook('onRequest', (_request, reply, done) => {
+        reply.header('x-plugin', 'a\r\nSet-Cookie: a=b');
+        done();
+      });
+    const { port, key } = await startApp({ plain, watch });
+    for (const request of [get('/v1/pets'), post()]) {
+      const [answer] = await converse(port, [request.replace('KEY', key)]);
+      expect([answer?.status, answer?.headers['set-cookie']], request).toEqual([500, undefined]);
+    }
+  },
+);

@@ -27,12 +27,15 @@ test('has the request, its outcome, and for an error its code', async () => {
     ['DELETE /v1/pets', 405, '/v1/pets', 'method_not_allowed'],
     ['GET /v1/pets/%zz', 400, '/v1/pets/:petId', 'invalid_url'],
     ['GET /nowhere', 404, null, 'route_not_found'],
+    ['GET /v1/pets/', 404, null, 'route_not_found'],
   ];
   for (const [line, status, route, code] of rows) {
     const more = `Authorization: Bearer ${app.key}\r\ntraceparent: ${traceparent}\r\n`;
     const [method] = line.split(' ');
     const expected = { level: 30, method, route, status, traceId, address: '127.0.0.1', ms: expect.any(Number) };
-    expect(await lineFor(app, line, more), line).toMatchObject({ ...expected, ...(code && { code }) });
+    const logged = await lineFor(app, line, more);
+    expect(logged, line).toMatchObject({ ...expected, ...(code && { code }) });
+    expect(logged, line).not.toHaveProperty('aborted');
   }
   expect(await lineFor(app, 'GET /v1/pets', '')).toMatchObject({ status: 401, code: 'missing_api_key' });
   expect(await lineFor(app, 'BREW /v1/pets')).toMatchObject({ status: 400, code: 'bad_request' });
@@ -67,7 +70,7 @@ test('is the only one of a client that resets its connection, while a body arriv
     await expect.poll(() => metricValue(metrics, 'in_flight')).toBe(Number(sent !== ''));
     socket.resetAndDestroy();
   }
-  await expect.poll(() => logged('"msg":"request"')).toMatchObject([{ status: 499 }]);
+  await expect.poll(() => logged('"msg":"request"')).toMatchObject([{ status: 499, aborted: true }]);
   expect(log()).not.toMatch(/"level":[456]0/);
 });
 

@@ -59,6 +59,12 @@ describe('readJson', () => {
     );
   });
 
+  test('reads every digit of a number beside other long digits', () => {
+    const beside = (other: string) => read(`{"a":${other},"b":9007199254740993}`);
+    for (const other of ['"12345678901234567"', '9007199254740995'])
+      expect(beside(other)).toMatchObject({ b: 9007199254740993n });
+  });
+
   test('leaves numbers as they are whose source JSON.parse does not give', () => {
     // Node 26.10 takes the name " for the name \ if it has seen that after the same names.
     read('{"one":1.5,"\\\\":2.5}');
