@@ -8,7 +8,7 @@ import { fairness } from '../../../src/http/fairness.ts';
 import type { Metrics } from '../../../src/http/metrics.ts';
 import { setLimits } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
-import { listen } from '../../support/raw.ts';
+import { converse, listen } from '../../support/raw.ts';
 
 const spin = (ms: number) => {
   for (const end = performance.now() + ms; performance.now() < end; );
@@ -89,6 +89,40 @@ test('next is who has spent least, the newest request first', async () => {
   const { ask, run } = await serve();
   expect(await ask(['/a/20', '/a/2', '/a/1', '/b/2', '/b/1'])).toEqual(Array(5).fill(200));
   expect(run).toEqual(['/a/20', '/b/1', '/b/2', '/a/1', '/a/2']);
+});
+
+/** Call it before the server starts. Returns a function that lets seconds pass for what is done in each. */
+function fakeSeconds() {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  return (seconds: number) => vi.advanceTimersByTime(1000 * seconds);
+}
+
+test('what a holder has spent counts half as much each second', async () => {
+  const pass = fakeSeconds();
+  const { ask, run } = await serve();
+  await ask(['/a/40']);
+  pass(4);
+  await ask(['/b/20']);
+  await ask(['/c/20', '/b/0', '/a/0']);
+  pass(1);
+  await ask(['/c/20', '/b/0', '/d/0']);
+  expect(run.slice(2)).toEqual(['/c/20', '/a/0', '/b/0', '/c/20', '/d/0', '/b/0']);
+});
+
+test('a holder that has a request in flight is not forgotten, however little it has spent', async () => {
+  const pass = fakeSeconds();
+  const { port, run } = await serve({ inFlight: 300 });
+  // 129 at once, which the client does not read.
+  const more = `Size: ${128 * 64 * 1024}\r\n`;
+  const slow = await openSocket(port);
+  slow.write(`GET /a/0 HTTP/1.1\r\nHost: a\r\n${more}\r\n`);
+  await expect.poll(() => run).toHaveLength(1);
+  pass(60);
+  const statusOf = async (path: string) =>
+    (await converse(port, [`GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`]))[0]?.status;
+  expect([await statusOf('/a/0'), await statusOf('/b/0')]).toEqual([503, 200]);
+  slow.destroy();
 });
 
 test('a request with a body waits once more before the body is parsed', async () => {
