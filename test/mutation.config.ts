@@ -3,12 +3,12 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
-    // The others test rooms that are not changed, or start processes, which the change does not reach.
+    // The others test rooms that are not changed, start processes, which the change does not reach, or use chdir, which Stryker's threads cannot.
     include: ['test/unit/{core,http}/**/*.test.ts', 'test/api/{*,http/*}.test.ts'],
     exclude: ['test/api/resets.test.ts'],
     isolate: false,
-    // As in vitest.config.ts, for a busy machine.
-    testTimeout: 30_000,
-    expect: { poll: { timeout: 10_000 } },
+    // Over twice what the slowest needs. A change may make a test wait for a response that never comes.
+    testTimeout: 8_000,
+    expect: { poll: { timeout: 2_000 } },
   },
 });
