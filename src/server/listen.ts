@@ -124,27 +124,26 @@ export async function listen(app: FastifyInstance, binding: Binding) {
   }
 }
 
-/** The queues of the listening sockets count as empty after so many turns of the event loop without a new connection. */
-const quietTurns = 6;
+/** The queues of the listening sockets count as empty after so many pauses without a new connection. */
+const quietPauses = 6;
 
-/** Maximum number of turns that a stop waits for that. */
-const maxTurns = 50;
+/** In each pause, the event loop turns at least once, and accepts a connection from each socket. */
+const pauseMs = 5;
 
-const turnMs = 5;
+/** Maximum time that a stop waits for that. With the time that a request may take to arrive, it is less than the deadline of a stop. */
+const maxQuietMs = 2000;
 
 /**
- * Resolves when clients open no connections. Closing a listening socket resets those in its queue. Counts turns, because time also passes while the
- * process has no processor, and accepts nothing.
+ * Resolves when clients open no connections, or after the maximum: closing a listening socket resets those in its queue. Counts pauses, not time: a process
+ * without a processor accepts nothing.
  */
 async function untilQuiet({ server }: FastifyInstance): Promise<void> {
   let quiet = 0;
   server.on('connection', () => {
     quiet = 0;
   });
-  for (let turns = 0; turns < maxTurns && quiet < quietTurns; turns++) {
-    quiet++;
-    await sleep(turnMs);
-  }
+  for (const until = performance.now() + maxQuietMs; quiet < quietPauses && performance.now() < until; quiet++)
+    await sleep(pauseMs);
 }
 
 /** An idle connection would keep the server open until its time-out. */

@@ -1,5 +1,6 @@
 /** Signals during the stop: copies, which npm and supervisors send, cut nothing off. */
 import { existsSync } from 'node:fs';
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
@@ -42,13 +43,13 @@ test('a request that never completes is answered as at any time, then exit 0', a
 });
 
 test('each connection that opened while a stopping process had no processor is served', async () => {
-  // Timers run after this phase: they are overdue, and no connection is accepted before.
+  // Immediates run before timers: these are overdue before a connection is accepted.
   const source = plant(
     'src/server/serve.ts',
     'await listening?.untilQuiet();',
     `setImmediate(() => {
       process.getBuiltinModule('node:fs').writeSync(2, 'no processor');
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000);
+      process.kill(process.pid, 'SIGSTOP');
     });
     await listening?.untilQuiet();`,
   );
@@ -56,8 +57,25 @@ test('each connection that opened while a stopping process had no processor is s
   const key = await server.firstKey();
   const end = server.end('SIGTERM');
   await server.seen('stderr', /no processor/);
-  const answers = await Promise.all(Array.from(Array(40), () => converse(server.port, [rawGet(key, '/v1/pets')])));
-  expect(answers.flat().map(summaryOf)).toEqual(Array(40).fill('200'));
+  const request = () => converse(server.port, [rawGet(key, '/v1/pets')], { deadlineMs: 12_000 });
+  const answers = Promise.all(Array.from(Array(40), request));
+  // Far longer than the pauses of a stop.
+  await sleep(1000);
+  void server.end('SIGCONT');
+  expect((await answers).flat().map(summaryOf)).toEqual(Array(40).fill('200'));
+  expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+});
+
+test('a stop ends although clients open connections all the time', async () => {
+  const server = await startServer();
+  let isOver = false;
+  const end = server.end('SIGTERM').finally(() => {
+    isOver = true;
+  });
+  while (!isOver) {
+    connect(server.port, '127.0.0.1').on('error', () => undefined);
+    await sleep(2);
+  }
   expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
 });
 
