@@ -185,7 +185,7 @@ test('each response has its date, and says whether the connection stays open', a
   expect(later?.headers.date).toBe('Fri, 01 Jan 2027 00:00:00 GMT');
 });
 
-/** As a setting has them: browsers send lower case, without the default port. */
+/** As a setting may have them: browsers send lower case, without the default port. */
 const origins = ['https://app.example.com', 'HTTP://B.example.com:80', 'Capacitor://localhost'];
 const from = `Origin: ${origins[0]}\r\n`;
 const preflight = `${host}${from}Access-Control-Request-Method: POST\r\n`;

@@ -36,9 +36,10 @@ test.each([
     expect(await messageOf(`GET ${target}`), target).toBe(`${nothing} ${where}`);
   for (const line of ['POST /docs/', 'GET /v1/pets/?limit=1', 'GET //', 'GET http://a/docs/x/'])
     expect(await messageOf(line), line).toBe(`${nothing} No path ends in a slash. ${where}`);
+  const asBrowser = { key: null, headers: { accept: 'text/html,*/*;q=0.8' } };
   // A person has typed these. Those below /v1 are for programs.
   for (const path of ['/nope', '/docs/nope', '/v10', '/a/v1/pets']) {
-    const { status, headers, text } = await get(path, { key: null, headers: { accept: 'text/html,*/*;q=0.8' } });
+    const { status, headers, text } = await get(path, asBrowser);
     expect([status, headers['content-type']], path).toEqual([404, 'text/html; charset=utf-8']);
     // Under whatever name the browser found the server.
     const start = root.replace('https://example.com', '');
@@ -46,16 +47,15 @@ test.each([
     expect(text).toContain(`<a href="${start}/account">API keys`);
     expect(text).toContain(`<link rel="stylesheet" href="${start}/docs/page.css">`);
   }
-  const headers = { accept: 'text/html,*/*;q=0.8' };
   for (const [method, path] of [
     ['GET', '/v1/nope'],
     ['GET', '/v1'],
     ['POST', '/nope'],
   ] as const) {
-    const { status, json } = await call(method, path, { key: null, headers });
+    const { status, json } = await call(method, path, asBrowser);
     expect([status, json.code], `${method} ${path}`).toEqual([404, 'route_not_found']);
   }
-  const head = await call('HEAD', '/nope', { key: null, headers });
+  const head = await call('HEAD', '/nope', asBrowser);
   expect([head.status, head.headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
   const answer = await call('HEAD', '/docs/?from=mail', { key: null });
   expect([answer.status, answer.headers.location]).toEqual([308, `${root}/docs`]);
