@@ -142,8 +142,11 @@ async function untilQuiet({ server }: FastifyInstance): Promise<void> {
   server.on('connection', () => {
     quiet = 0;
   });
-  for (const until = performance.now() + maxQuietMs; quiet < quietPauses && performance.now() < until; quiet++)
+  const until = performance.now() + maxQuietMs;
+  while (quiet < quietPauses && performance.now() < until) {
+    quiet += 1;
     await sleep(pauseMs);
+  }
 }
 
 /** An idle connection would keep the server open until its time-out. */
