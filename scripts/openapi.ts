@@ -122,12 +122,20 @@ function isOneLine(node: unknown): boolean {
   return children.every((child) => isOneLine(child) && (children.length === 1 || !isCollection(child)));
 }
 
-/** As YAML that parsers of versions 1.1 and 1.2 read alike: 1.1 would take an unquoted date for more than text. */
-function write(value: Json): string {
+/**
+ * As YAML that readers of versions 1.1 and 1.2 read alike. Inside {} and [], 1.1 takes more characters for syntax (https://yaml.org/spec/1.1/, ns-plain);
+ * dates, `yes`, `010` and `=` are no text there.
+ */
+export function toYaml(value: Json): string {
   const document = new Document(value, { aliasDuplicateObjects: false, compat: 'yaml-1.1' });
   visit(document, {
     Collection(_key, node) {
       node.flow = isOneLine(node);
+    },
+    Scalar(_key, node, path) {
+      const isInFlow = path.findLast(isCollection)?.flow;
+      if (typeof node.value === 'string' && (isInFlow ? /[\t:?,[\]{}]|^=$/ : /\t|^=$/).test(node.value))
+        node.type = 'QUOTE_DOUBLE';
     },
   });
   return document.toString({ lineWidth: 0 });
@@ -136,6 +144,6 @@ function write(value: Json): string {
 /** Generates the documents from the current code, as YAML. */
 export async function generateDocuments(): Promise<Record<DocumentName, string>> {
   const routes = await readRoutes();
-  const generate = (name: DocumentName) => write(describeDocument(name, routes));
+  const generate = (name: DocumentName) => toYaml(describeDocument(name, routes));
   return { 'openapi.yaml': generate('openapi.yaml'), 'openapi.quickstart.yaml': generate('openapi.quickstart.yaml') };
 }

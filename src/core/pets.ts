@@ -48,7 +48,10 @@ const PetName = kind<string>(
 export const NewPet = Type.Object(
   {
     name: PetName,
-    categoryId: Int64({ description: 'Identifier of the category the animal belongs to.', examples: [7] }),
+    categoryId: Int64({
+      description: 'Identifier of the category the animal belongs to. A JavaScript number rounds integers beyond 2^53.',
+      examples: [7],
+    }),
     status: Type.Optional({ ...PetStatus, default: 'available' }),
   },
   { title: 'NewPet', description: 'An animal to add.', additionalProperties: false },

@@ -99,22 +99,13 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const root = rootOf(base);
   const readText = textReader(readFile);
 
-  documentRoutes(
-    app,
-    '',
-    () => readText('openapi.yaml'),
-    () => origin() + base,
-  );
+  const start = () => origin() + root;
+  documentRoutes(app, '', '/v1', () => readText('openapi.yaml'), start);
   if (quickstartBasePath !== undefined)
-    documentRoutes(
-      app,
-      quickstartBasePath,
-      () => readText('openapi.quickstart.yaml'),
-      () => origin() + root + quickstartBasePath,
-    );
+    documentRoutes(app, quickstartBasePath, quickstartBasePath, () => readText('openapi.quickstart.yaml'), start);
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
-    const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), origin() + root, config);
+    const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), start(), config);
     serve(app, url, { headers, type: 'text/html; charset=utf-8' }, read);
   }
   for (const [type, partsOf] of Object.entries(files)) {
@@ -130,10 +121,7 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   app.get('/docs/', redirect(308, '/docs'));
   if (signUp !== 'none') app.get('/account/', redirect(308, '/account'));
   // Browsers name text/html. Load balancers ask here whether there is a service, and people with curl what it is.
-  const addresses = () => {
-    const start = origin() + root;
-    return { api: `${start}/v1`, reference: `${start}/docs`, openapi: `${start}/openapi.json` };
-  };
+  const addresses = () => ({ api: `${start()}/v1`, reference: `${start()}/docs`, openapi: `${start()}/openapi.json` });
   app.get('/', (request, reply) =>
     request.headers.accept?.includes('text/html')
       ? toDocs(request, reply)
@@ -177,27 +165,36 @@ function listeningOrigin({ config, server }: App): string {
   return `http://${found.family === 'IPv6' ? `[${found.address}]` : found.address}:${found.port}`;
 }
 
-/** `read`: returns a document as it is committed. `baseOf`: the URL at which this server serves its operations, when it listens. */
-function documentRoutes(app: App, prefix: string, read: () => Promise<string>, baseOf: () => string): void {
-  const thisServer = () => ({ url: baseOf(), description: 'This server' });
-  /** With this server's address, which may be only a path, and without links that lead nowhere. */
+/**
+ * `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of this server's URLs, when it listens; empty if
+ * it does not know its address.
+ */
+function documentRoutes(
+  app: App,
+  prefix: string,
+  operations: string,
+  read: () => Promise<string>,
+  start: () => string,
+): void {
+  /**
+   * The committed text, whose quotes a writer of YAML would change: with this server's address in place of the examples, or before them if it is only a
+   * path, and without links that lead nowhere.
+   */
   async function adapt(): Promise<string> {
-    const document = await read();
-    const base = baseOf();
-    const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
+    // JSON is YAML.
+    const thisServer = JSON.stringify({ url: start() + operations, description: 'This server' });
+    const examples = start() === '' ? /^servers:\n/m : /^servers:\n(?: .*\n)+/m;
+    const text = (await read())
+      .replaceAll(exampleRoot, start() || exampleRoot)
+      .replace(examples, `servers:\n  - ${thisServer}\n`);
     return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
   }
   const readJson = async () => {
     // Loading it takes a tenth of the start time.
     const { parse } = await import('yaml');
-    const openapi: { servers: object[] } = parse(await adapt());
-    openapi.servers.unshift(thisServer());
-    return JSON.stringify(openapi, null, 2);
+    return JSON.stringify(parse(await adapt()), null, 2);
   };
-  // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
-  const readYaml = async () =>
-    (await adapt()).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(thisServer())}`);
   serve(app, `${prefix}/openapi.json`, {}, readJson);
   // RFC 9512, section 2.1.
-  serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, readYaml);
+  serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, adapt);
 }
