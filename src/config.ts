@@ -53,8 +53,8 @@ export const settings = Type.Object({
   }),
   BASE_URL: Type.Optional(
     Type.String({
-      title: 'an http or https address that ends in /v1, without a query',
-      // Only characters that a header can carry unencoded: write an internationalized domain name in its ASCII form.
+      title: 'an http or https address that ends in /v1, without a query, its host in ASCII (xn--…)',
+      // Only characters that a header can carry unencoded.
       pattern: '^https?://[A-Za-z0-9._:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       format: 'url',
       examples: ['https://animals.example.com/v1'],
@@ -62,7 +62,7 @@ export const settings = Type.Object({
   ),
   ALLOWED_HOSTS: listOf(
     'hosts',
-    'host names without a port, separated by commas, such as animals.example.com',
+    'host names in ASCII (xn--…) without a port, separated by commas, such as animals.example.com',
     '([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])',
     (text) => URL.canParse(`http://${text}`),
   ),
@@ -96,7 +96,7 @@ export const settings = Type.Object({
   ),
   CORS_ORIGINS: listOf(
     'origins',
-    'origins, separated by commas, such as https://app.example.com',
+    'origins in ASCII (xn--…), separated by commas, such as https://app.example.com',
     '[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._:[\\]-]+',
     URL.canParse,
   ),

@@ -97,10 +97,22 @@ describe('readConfig', () => {
         ...['::1/64', '8::/0', '1::/15', '::ffff:0:0/96', '::/1'],
       ],
     ],
-    ['ALLOWED_HOSTS', ['*', 'a.example:80', 'https://a.example', 'a.example,', '::1', '[::1]:80', '1.2.3.256']],
+    [
+      'ALLOWED_HOSTS',
+      ['*', 'a.example:80', 'https://a.example', 'a.example,', '::1', '[::1]:80', '1.2.3.256', 'exámple.com'],
+    ],
     [
       'CORS_ORIGINS',
-      ['*', 'null', 'a.example', 'file:///', 'https://a.example/', 'https://a.example,', 'https://a.example,https://['],
+      [
+        '*',
+        'null',
+        'a.example',
+        'file:///',
+        'https://a.example/',
+        'https://a.example,',
+        'https://a.example,https://[',
+        'https://exámple.com',
+      ],
     ],
   ])('of %s reports the values %j', ([name, values]) => {
     const { title } = settings.properties[name];
@@ -110,6 +122,11 @@ describe('readConfig', () => {
       expect(errorOf({ [name]: value }), value).toBe(`${name} must be ${title}${shown} (the environment).`);
     }
   });
+});
+
+test('says that the name of a host is written in ASCII', () => {
+  for (const name of ['BASE_URL', 'ALLOWED_HOSTS', 'CORS_ORIGINS'])
+    expect(errorOf({ [name]: 'https://exámple.com/v1' })).toContain('xn--');
 });
 
 describe('.env', () => {
