@@ -27,6 +27,8 @@ describe('the systemd unit', () => {
     expect(value('ExecStart')).toBe(`/opt/animal-store/node_modules/.bin/${command.join(' ')}`);
     expect(Number(value('TimeoutStopSec')) * 1000).toBeGreaterThan(stopMs);
     expect(Number(value('LimitNOFILE'))).toBeGreaterThan(2 * MAX_CONNECTIONS);
+    // Each request is a line.
+    expect(value('LogRateLimitIntervalSec')).toBe('0');
     expect(value('MemoryMax').toLowerCase()).toBe(compose.services.production.mem_limit);
   });
 });
