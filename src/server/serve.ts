@@ -205,16 +205,18 @@ function appOptionsOf(config: Config) {
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
 async function giveFirstKey(
-  { DEPLOYMENT }: Config,
+  config: Config,
   logger: Logger,
   { accounts }: Store,
   metrics: Metrics,
   url: string,
 ): Promise<void> {
   if ((await accounts.keysFrom(1, 1)).length > 0) return;
-  if (DEPLOYMENT === 'production') {
-    const create = 'animal-store account add NAME, then key create --account NAME --name NAME';
-    logger.warn(`there is no API key yet: ${create}`);
+  if (config.DEPLOYMENT === 'production') {
+    const create = ['none', 'off'].includes(signUpOf(config))
+      ? 'account add NAME, then key create --account NAME --name NAME'
+      : 'account invite';
+    logger.warn(`there is no API key yet: animal-store ${create}`);
     return;
   }
   // If two processes start at once, only the one that adds the account prints a key.

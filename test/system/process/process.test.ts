@@ -72,13 +72,19 @@ test('the next start prints no key, knows what the first was told, and keeps the
   expect(query(file, 'SELECT deprecated_calls, last_used_at FROM api_key')).toEqual([uses]);
 });
 
-test('production prints no key, but says how one is made, and warns that BASE_URL is not set', async () => {
-  const server = await startServer({ env: { DEPLOYMENT: 'production' } });
-  await server.seen('stdout', /there is no API key yet: animal-store account add NAME, then key create/);
-  await server.seen('stdout', /"BASE_URL is not set: documents and one-time links do not name the public address"/);
-  expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
-  expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
-});
+test.each([
+  ['invitation', 'animal-store account invite'],
+  ['none', 'animal-store account add NAME, then key create --account NAME --name NAME'],
+])(
+  'production with SIGN_UP=%s prints no key, but says how one is made, and warns that BASE_URL is not set',
+  async (mode, how) => {
+    const server = await startServer({ env: { DEPLOYMENT: 'production', SIGN_UP: mode } });
+    await server.seen('stdout', new RegExp(`"there is no API key yet: ${how}"`));
+    await server.seen('stdout', /"BASE_URL is not set: documents and one-time links do not name the public address"/);
+    expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
+    expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
+  },
+);
 
 test('the files of a store, a backup and a restored store can be read only by their user, whatever the umask', {
   timeout: 120_000,
