@@ -18,6 +18,22 @@ test('has ten steps, which a shell can read', () => {
     expect(spawnSync('bash', ['-n'], { input, encoding: 'utf8' })).toMatchObject({ status: 0, stderr: '' });
 });
 
+test('lets nothing but nginx listen on every address, from its installation on', () => {
+  const [install = ''] = blocks;
+  const bound = [...install.matchAll(/^echo '(.*)' > \/etc\/default\/(\S+)$/gm)].map(([, line, service]) => [
+    service,
+    line,
+  ]);
+  expect(Object.fromEntries(bound)).toEqual({
+    prometheus: 'ARGS=--web.listen-address=127.0.0.1:9090',
+    'prometheus-node-exporter': 'ARGS=--web.listen-address=127.0.0.1:9100',
+    'prometheus-alertmanager': 'ARGS="--web.listen-address=127.0.0.1:9093 --cluster.listen-address="',
+  });
+  // apt starts what it installs. Without the option, dpkg asks which file to keep.
+  expect(install.indexOf('apt-get install')).toBeGreaterThan(install.lastIndexOf('/etc/default/'));
+  expect(install).toContain(' -o Dpkg::Options::=--force-confold ');
+});
+
 test('writes settings that the server takes, with the lame-duck time of the image', () => {
   const env = parseEnv(written('.env').replace('$DOMAIN', 'animals.example.com')) as Record<string, string>;
   expect(readConfig(env)).toMatchObject({ DEPLOYMENT: 'production', BASE_URL: 'https://animals.example.com/v1' });

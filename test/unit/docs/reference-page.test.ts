@@ -37,6 +37,12 @@ describe('GET /docs', () => {
     return [...followed].map((link) => link.slice(url.length));
   }
 
+  test('says, as sign-up does, that all accounts see all animals', async () => {
+    const { get } = await startApp();
+    for (const path of ['/docs', '/account/sign-up'])
+      expect((await get(path, { key: null })).text, path).toContain('All accounts see all animals.');
+  });
+
   test('no link is broken', async () => {
     const links = await follow(await startApp({ quickstartBasePath: '/first' }), ['/docs', '/docs/quickstart']);
     const expected = ['/docs/quickstart', '/account/sign-up', '/account', '/docs', '/docs/changelog'];
