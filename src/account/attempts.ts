@@ -15,7 +15,7 @@ const windowOfSignInMs = 15 * minuteMs;
 const maxRemembered = 50_000;
 
 interface Attempt {
-  /** In milliseconds; -Infinity: taken back. */
+  /** In milliseconds, of the clock of the limits; -Infinity: taken back. */
   at: number;
   /** Whether its password is being checked. */
   running: boolean;
@@ -25,8 +25,7 @@ interface Attempt {
 function createLimit(max: number, windowMs: number) {
   const known = createRecent<string, Attempt[]>(maxRemembered);
   return (key: string, now: number) => {
-    // Not those of the future: the clock was set back.
-    const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
+    const recent = known.get(key)?.filter(({ at }) => at > now - windowMs) ?? [];
     const failed = recent.filter(({ running }) => !running).sort((one, other) => one.at - other.at);
     return {
       /** Until fewer than `max` failures are in the window; 0 if there are fewer. A failure of a session is added without a look at the bound. */
@@ -44,7 +43,8 @@ type Subject = ReturnType<ReturnType<typeof createLimit>>;
 const tooMany = (what: string, waitMs: number) =>
   rateLimited(waitMs, `${what}: try again ${inWords(Math.ceil(waitMs / minuteMs) * minuteMs)}.`);
 
-export function createAttempts(passwords: Passwords, now: () => Date) {
+/** `now`: by a clock that nobody can set. */
+export function createAttempts(passwords: Passwords, now = () => performance.now()) {
   // Names that somebody makes up push out no network, and networks no account.
   const accounts = createLimit(limits.failedAttempts, windowOfSignInMs);
   const networks = createLimit(limits.failedAttempts, windowOfSignInMs);
@@ -86,7 +86,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
       isOwn: boolean,
       check: (hasher: Hasher) => Promise<boolean>,
     ) {
-      const at = now().getTime();
+      const at = now();
       // No name has a line feed.
       const account = accounts(isOwn ? `\n${name}` : name, at);
       const attempt = { at, running: true };
@@ -96,7 +96,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
         if (isRight) {
           attempt.at = Number.NEGATIVE_INFINITY;
           account.forget();
-        } else if (isOwn) accounts(name, now().getTime()).add(attempt);
+        } else if (isOwn) accounts(name, now()).add(attempt);
         return isRight;
       });
     },
@@ -107,7 +107,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
       create: (hasher: Hasher) => Promise<Created>,
       link?: Buffer,
     ): Promise<Created> {
-      const at = now().getTime();
+      const at = now();
       const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
       const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
       return count(network, [subject], { at, running: true }, what, create);

@@ -56,7 +56,7 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   app.setNotFoundHandler(noPage);
   app.route({ method: ['GET', 'HEAD'], url: '/*', config: { isUnknown: true }, onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
-  const attempts = createAttempts(passwords, now);
+  const attempts = createAttempts(passwords);
   const record = createTrail(log, metrics);
   return { ...store, ...config, now, removed, record, passwords, attempts, sessions, pages };
 }

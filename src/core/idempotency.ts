@@ -1,9 +1,15 @@
 /** Retried creates. A separate file: the writer thread needs it, and not the schemas of pets, which would take time and memory. */
 
-/** A create with an Idempotency-Key. The store keeps the key, per account, for `retryWindowMs`. */
+/** A create with an Idempotency-Key, which belongs to the account. */
 export interface Retry {
   accountId: number;
   key: string;
 }
 
-export const retryWindowMs = 24 * 60 * 60 * 1000;
+const hourMs = 60 * 60 * 1000;
+
+/** How long a repeated create is a retry. After that, the key can be used anew. */
+export const retryWindowMs = 24 * hourMs;
+
+/** When a key is deleted: a clock that steps two days ahead and back forgets none. */
+export const retryKeptMs = 72 * hourMs;

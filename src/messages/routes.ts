@@ -1,7 +1,7 @@
 /** The messages quickstart: separate from the animal store, but with the same API keys. */
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../core/errors.ts';
-import { inDigits, limits, messageAgeMs } from '../core/limits.ts';
+import { inDigits, limits } from '../core/limits.ts';
 import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { rateLimited, sendError, toApiError } from '../http/errors.ts';
@@ -38,12 +38,12 @@ export async function messages(app: App): Promise<void> {
     sendError(unsupported ? new ApiError('invalid_body', error.message) : error, request, reply);
   });
 
-  /** Until when each account has reached its limit of messages, in milliseconds: a refusal then needs no statement. */
+  /** When each account can send again, by performance.now(): until then, a refusal needs no statement. */
   const full = new Map<number, number>();
 
   function refuseFull(accountId: number): void {
-    const waitMs = (full.get(accountId) ?? 0) - now().getTime();
-    if (waitMs > 0 && waitMs <= messageAgeMs) throw tooManyMessages(waitMs);
+    const waitMs = (full.get(accountId) ?? 0) - performance.now();
+    if (waitMs > 0) throw tooManyMessages(waitMs);
     full.delete(accountId);
   }
 
@@ -66,8 +66,9 @@ export async function messages(app: App): Promise<void> {
       const refusal = await store.messages.add({ ...message, accountId }, keyId);
       if (typeof refusal === 'string') throw rejectedKey(refusal);
       if (refusal) {
-        full.set(accountId, refusal.fullUntil);
-        throw tooManyMessages(refusal.fullUntil - now().getTime());
+        const waitMs = refusal.fullUntil - now().getTime();
+        full.set(accountId, performance.now() + waitMs);
+        throw tooManyMessages(waitMs);
       }
       return reply.code(202).header('cache-control', 'no-store').send(message);
     },

@@ -255,7 +255,7 @@ test('a hundred keys take as many statements as one: each is a round trip to Pos
   expect(countFor(100)).toBe(countFor(1));
 });
 
-test('what is kept for a day is deleted after it, though nothing like it arrives', async () => {
+test('a message is deleted after a day and an Idempotency-Key after three, though nothing like it arrives', async () => {
   const { store, accounts, setTime, databaseUrl } = await openWithKey();
   const add = async (name: string, at: Date) => {
     setTime(at);
@@ -268,7 +268,11 @@ test('what is kept for a day is deleted after it, though nothing like it arrives
   setTime(after(dayMs));
   await accounts.recordUses([use(noon)]);
   expect(await textRows(databaseUrl, 'SELECT id FROM message')).toEqual([{ id: 'new' }]);
-  expect(await textRows(databaseUrl, 'SELECT key FROM idempotency')).toEqual([{ key: 'new' }]);
+  const keys = () => textRows(databaseUrl, 'SELECT key FROM idempotency ORDER BY key');
+  expect(await keys()).toEqual([{ key: 'new' }, { key: 'old' }]);
+  setTime(after(3 * dayMs));
+  await accounts.recordUses([use(noon)]);
+  expect(await keys()).toEqual([{ key: 'new' }]);
 });
 
 test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {

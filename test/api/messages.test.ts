@@ -1,10 +1,12 @@
 /** Tests of POST /quickstart/messages. What it refuses is in operations.test.ts. */
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { hourMs, limits } from '../../src/core/limits.ts';
 import { startApp } from '../support/app.ts';
 import { runSql, textRows } from '../support/store.ts';
 
 test('an account has a bounded number of messages, kept for 24 hours; beyond it, 429', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
   const { call, newKey, setTime, store, databaseUrl } = await startApp();
   const add = vi.spyOn(store.messages, 'add');
   const begun = Date.UTC(2027, 0, 1);
@@ -23,6 +25,9 @@ test('an account has a bounded number of messages, kept for 24 hours; beyond it,
   await store.accounts.addAccount('others');
   const { key } = await newKey({ account: 'others' });
   expect(await send('e', 3, key)).toBe('202');
+  // Neither the clock nor the store is asked for so long.
+  expect(await send('f', 24)).toMatch(/^429 /);
+  vi.advanceTimersByTime(21 * hourMs);
   expect(await send('f', 24)).toBe('202');
   // Whoever adds one also deletes those that are too old.
   const kept = await textRows(databaseUrl, "SELECT message FROM message WHERE message <> 'before' ORDER BY message");

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { follow } from '../support/links.ts';
-import { runSql, textRows } from '../support/store.ts';
+import { engine, runSql, textRows } from '../support/store.ts';
 
 type Request = [line: string, options?: Parameters<TestApp['call']>[2]];
 
@@ -220,8 +220,33 @@ describe('POST /v1/pets with Idempotency-Key', () => {
     await Promise.all(numbers(30).map((at) => add(biscuit, { 'idempotency-key': `old-${at}` })));
     setTime(new Date(start + 2 * 24 * 3600_000));
     expect((await add({ name: 'Anew', categoryId: 1 }, retry)).json).toMatchObject({ id: 34, name: 'Anew' });
-    // Each new one deletes ten that have expired.
-    expect(await textRows(databaseUrl, 'SELECT count(*) AS n FROM idempotency')).toEqual([{ n: '24' }]);
+    const kept = async () => Number((await textRows(databaseUrl, 'SELECT count(*) AS n FROM idempotency'))[0]?.n);
+    expect(await kept()).toBe(33);
+    setTime(new Date(start + 4 * 24 * 3600_000));
+    expect((await add(biscuit, { 'idempotency-key': 'last' })).json.id).toBe(35);
+    // Each new one deletes ten that are 72 hours old; on PostgreSQL, each statement ten more.
+    expect(await kept()).toBe(engine === 'SQLite' ? 24 : 14);
+  });
+
+  test('remembers each key across a clock that steps ahead by two days, and back', async () => {
+    const { add, setTime } = await startApp();
+    const start = Date.now();
+    const tryAt = async (hours: number, key: string, name = 'Biscuit') => {
+      setTime(new Date(start + hours * 3600_000));
+      const { status, json, headers } = await add({ name, categoryId: 7 }, { 'idempotency-key': key });
+      return headers['idempotent-replayed'] ? `again ${json.id}` : (json.code ?? `${status} ${json.id}`);
+    };
+    expect(await tryAt(0, 'kept')).toBe('201 1');
+    expect(await tryAt(0, 'anew')).toBe('201 2');
+    expect(await tryAt(48, 'ahead')).toBe('201 3');
+    // It is older than 24 hours now: this create replaces it, with a time that is in the future after the step back.
+    expect(await tryAt(48, 'anew', 'Other')).toBe('201 4');
+    expect(await tryAt(0, 'kept')).toBe('again 1');
+    expect(await tryAt(0, 'kept', 'Other')).toBe('idempotency_key_reused');
+    expect(await tryAt(0, 'ahead')).toBe('again 3');
+    expect(await tryAt(0, 'anew', 'Other')).toBe('again 4');
+    expect(await tryAt(24 * 365, 'far-ahead')).toBe('201 5');
+    expect(await tryAt(0, 'far-ahead')).toBe('again 5');
   });
 });
 

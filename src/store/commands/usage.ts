@@ -1,5 +1,5 @@
 /** Records the use of API keys, and deletes what is only kept for a time. */
-import { retryWindowMs } from '../../core/idempotency.ts';
+import { retryKeptMs } from '../../core/idempotency.ts';
 import { clockSkewMs } from '../../core/limits.ts';
 import { type Counts, dayOf, type KeyError, keptDays, keptErrors } from '../../core/usage.ts';
 import { eachOf, endOneOf, forUpdate, oneOf, raw, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
@@ -28,7 +28,7 @@ const columns = raw(numbers.map(numberOf).join());
 
 /**
  * Adds the uses, at most one of a key and day, in a fixed number of statements, because each takes a round trip. Servers call it every minute if they
- * have requests, so it also deletes what is kept for a day only.
+ * have requests, so it also deletes what is kept for days only.
  */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
   const given = JSON.stringify(uses.map(({ id }) => ({ id })));
@@ -98,7 +98,7 @@ function* sweepUsage(last: number, added: number): Steps<void> {
 function* sweepRetries(at: number): Steps<void> {
   yield* sql`
     DELETE FROM idempotency WHERE ${retryRow} ${oneOf}
-      SELECT ${retryRows} FROM idempotency WHERE created_at <= ${at - retryWindowMs}
+      SELECT ${retryRows} FROM idempotency WHERE created_at <= ${at - retryKeptMs}
       ORDER BY created_at LIMIT ${swept} ${skipLocked}
     ${endOneOf}`;
 }

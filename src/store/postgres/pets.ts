@@ -1,6 +1,6 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
+import { type Retry, retryKeptMs, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
   type Addition,
@@ -150,6 +150,17 @@ interface AdditionRow {
 /** The constraint of the ids, or numeric_value_out_of_range (https://www.postgresql.org/docs/18/errcodes-appendix.html). */
 const isLastId = (error: unknown) => messageOf(error).includes('pet_id_check') || codeOf(error) === '22003';
 
+/**
+ * Goes before the pets of a batch. The function deletes idempotency keys as of the time in its first row, and looks each up as of the time in its own: so a
+ * key is kept for longer than it is honoured. No API key has the id 0, so this row adds nothing.
+ */
+const forgetAt = (at: number): AddedPet => ({
+  pet: { name: '', categoryId: 0n, status: 'available' },
+  retry: undefined,
+  keyId: 0,
+  at: at - (retryKeptMs - retryWindowMs),
+});
+
 /** Adds a batch of pets after the other. An answer comes after the commit. */
 export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
   return createBatch<AddedPet, Addition>({
@@ -163,24 +174,27 @@ export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
     // The next batch must see what became of the first one.
     alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
-      const rows = await pool
+      const hasRetries = batch.some(({ retry }) => retry);
+      const given = hasRetries ? [forgetAt(Math.min(...batch.map(({ at }) => at))), ...batch] : batch;
+      const answers = await pool
         .write(
           (connection) => connection<AdditionRow[]>`
           SELECT outcome, id FROM add_pets(
-            ${batch.map(({ pet }) => pet.name)},
-            ${batch.map(({ pet }) => pet.categoryId)},
-            ${batch.map(({ pet }) => pet.status)},
-            ${batch.map(({ retry }) => retry?.accountId)},
-            ${batch.map(({ retry }) => retry?.key)},
-            ${batch.map(({ at }) => at)},
+            ${given.map(({ pet }) => pet.name)},
+            ${given.map(({ pet }) => pet.categoryId)},
+            ${given.map(({ pet }) => pet.status)},
+            ${given.map(({ retry }) => retry?.accountId)},
+            ${given.map(({ retry }) => retry?.key)},
+            ${given.map(({ at }) => at)},
             ${retryWindowMs},
-            ${batch.map(({ keyId }) => keyId)}
+            ${given.map(({ keyId }) => keyId)}
           )`,
           { withinMs, writes: batch.length },
         )
         .catch((error) => {
           throw isLastId(error) ? ids.exhausted() : error;
         });
+      const rows = answers.slice(given.length - batch.length);
       const last = rows.findLast(({ outcome }) => outcome === 'added');
       if (last) ids.given(last.id);
       return rows.map(({ outcome, id }, place) => {

@@ -1,7 +1,7 @@
 /** All writes to the SQLite store, as synchronous functions that run inside the writer's open transaction. */
 import type Database from 'better-sqlite3';
 import type { KeyRejection } from '../../core/accounts.ts';
-import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
+import { type Retry, retryKeptMs, retryWindowMs } from '../../core/idempotency.ts';
 import type { PetJson, PetStatus } from '../../core/pets.ts';
 import { rejectionOfKey } from '../commands/keys.ts';
 import { type CommandName, type Input, stepsOf } from '../commands.ts';
@@ -147,17 +147,17 @@ function prepareRetries(connection: Database.Database) {
     /** What became of an earlier request with the key; undefined: there was none. */
     find({ name, categoryId, status, at }: NewPetRow, { accountId, key }: Retry): PetOutcome | undefined {
       // An idempotency key first used at or before this time counts as new.
-      const forgottenAt = at - retryWindowMs;
+      const newAgainAt = at - retryWindowMs;
       // No operation changes a pet, so its row still equals the first request's body.
-      const known = find.get(name, BigInt(categoryId), status, accountId, key, forgottenAt);
+      const known = find.get(name, BigInt(categoryId), status, accountId, key, newAgainAt);
       if (!known) return undefined;
       return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
     },
-    /** Keeps the keys of pets whose ids begin at `first`, and deletes ten expired ones for each. */
+    /** Keeps the keys of pets whose ids begin at `first`, and deletes ten for each that are kept no longer. */
     remember(pets: readonly NewPetRow[], first: number) {
       const kept = pets.flatMap(({ retry, at }, index) => (retry ? [{ ...retry, at, id: first + index }] : []));
       const earliest = Math.min(...kept.map(({ at }) => at));
-      forget.run(earliest - retryWindowMs, 10 * kept.length);
+      forget.run(earliest - retryKeptMs, 10 * kept.length);
       for (const { accountId, key, id, at } of kept) upsert.run(accountId, key, id, at);
     },
   };

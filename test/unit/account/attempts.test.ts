@@ -15,9 +15,8 @@ const addressOf = (number: number) => `10.${number >> 16}.${(number >> 8) & 255}
 
 /** Attempts with a clock. Each resolves to its outcome: `right`, `wrong`, `busy`, or the seconds of Retry-After. */
 function openAttempts() {
-  let time = Date.UTC(2027, 0, 1);
-  const start = time;
-  const attempts = createAttempts({ inTurn: async (_network, work) => work({} as Hasher) }, () => new Date(time));
+  let time = 0;
+  const attempts = createAttempts({ inTurn: async (_network, work) => work({} as Hasher) }, () => time);
   const outcomeOf = (error: HttpError) =>
     error.code === 'service_unavailable' ? 'busy' : Number(error.headers['retry-after']);
 
@@ -35,7 +34,7 @@ function openAttempts() {
       await repeat(times, (number) => signIn(name, addressOf(1000 + number)), 'wrong');
     },
     setTime: (ms: number) => {
-      time = start + ms;
+      time = ms;
     },
   };
 }
@@ -151,15 +150,6 @@ test('a network has 50 sign-ups a day, and each link 50 from anywhere', async ()
   expect(await signUp('192.0.2.1')).toBe(1);
   setTime(dayMs);
   expect(await signUp('192.0.2.1')).toBe('made');
-});
-
-test('a clock that is set back by a day locks nobody out: attempts of the future do not count', async () => {
-  const { signIn, fail, setTime } = openAttempts();
-  setTime(dayMs);
-  await fail('ada', 10);
-  setTime(0);
-  await fail('ada', 10);
-  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
 });
 
 test('made-up names push out no network, and an account only after 50,000', async () => {
