@@ -21,7 +21,10 @@ export interface AccountOptions {
 export type AccountScope = Awaited<ReturnType<typeof createAccountScope>>;
 
 const plainHttp =
-  'an account page was refused over plain http: name the proxy that ends TLS in TRUST_PROXY, and let it send X-Forwarded-Proto';
+  'an account page was refused over plain http: name the proxy that ends TLS in TRUST_PROXY, and let it send X-Forwarded-Proto: https alone';
+
+/** Characters of X-Forwarded-Proto, which anybody can send: fewer than a key or a token has. */
+const maxLogged = 20;
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions) {
@@ -43,7 +46,8 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
     const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
     if (secure && request.protocol.toLowerCase() !== 'https') {
-      if (!warned) log.warn(plainHttp);
+      const forwardedProto = request.headers['x-forwarded-proto']?.slice(0, maxLogged);
+      if (!warned) log.warn({ forwardedProto }, plainHttp);
       warned = true;
       throw new ApiError('forbidden', `This page is only available over https, at ${origin}${pages.path('')}.`);
     }

@@ -121,7 +121,9 @@ export const maintenanceCommands: Commands = {
       const headers = asksApi ? { authorization: `Bearer ${newSecret(DEPLOYMENT === 'production').key}` } : {};
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
-        get(url, { headers, signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
+        // Not Node's own agent, which may ask a proxy (NODE_USE_ENV_PROXY) about this machine.
+        const agent = false;
+        get(url, { agent, headers, signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
       }).catch((error: Error) => {
         // After the time-out, the cause has the reason; if both addresses of localhost fail, there is only a code.
         const reason = (error.cause instanceof Error && error.cause.message) || error.message || codeOf(error);

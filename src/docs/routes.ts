@@ -125,10 +125,7 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   app.get('/', (request, reply) =>
     request.headers.accept?.includes('text/html')
       ? toDocs(request, reply)
-      : // OPTIONS * alone has this target.
-        request.originalUrl === '*'
-        ? app.notFound(request, reply)
-        : reply.header('cache-control', 'no-store').send(addresses()),
+      : reply.header('cache-control', 'no-store').send(addresses()),
   );
 
   refuseOtherMethods();

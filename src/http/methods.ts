@@ -66,8 +66,8 @@ export function watchMethods(scope: FastifyInstance): () => void {
   scope.addHook('onRoute', (route) => void added.push(route));
   return () => {
     for (const [url, routes] of Map.groupBy(added, (route) => route.url)) {
-      // A wildcard matches unknown paths, which support no method. With a slash at its end a path is unknown, too.
-      if (/[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);
+      // A wildcard matches unknown paths, which support no method. With a slash at its end any other path is unknown, too.
+      if (/^\/$|[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);
     }
   };
 }

@@ -61,11 +61,11 @@ function isMalformed(url: string): boolean {
 
 /**
  * For Fastify's option of this name. The router finds a route for every URL, so that the response has the headers of its route: from the absolute form it
- * takes the path, and from a path that cannot be decoded the percent signs.
+ * takes the path, and from a path that cannot be decoded the percent signs. `*` is no path: it becomes one that no route has.
  */
 export function rewriteUrl({ url = '' }: IncomingMessage): string {
   if (url.startsWith('/')) return isMalformed(url) ? url.replaceAll('%', '_') : url;
-  return url === '*' ? url : rewriteUrl({ url: `/${url.replace(/^https?:\/\/[^/?]*\/?/i, '')}` } as IncomingMessage);
+  return url === '*' ? '/*' : rewriteUrl({ url: `/${url.replace(/^https?:\/\/[^/?]*\/?/i, '')}` } as IncomingMessage);
 }
 
 interface CheckOptions {

@@ -512,23 +512,31 @@ describe('with a public address of https', () => {
   test.each([
     ['without the proxy', ['127.0.0.1'], {}],
     ['with X-Forwarded-Proto: http', ['127.0.0.1'], { 'x-forwarded-proto': 'http' }],
+    ['with two values of X-Forwarded-Proto', ['127.0.0.1'], { 'x-forwarded-proto': 'https,http' }],
+    ['with a long X-Forwarded-Proto', ['127.0.0.1'], { 'x-forwarded-proto': 'x'.repeat(5000) }],
     ['with X-Forwarded-Proto of an address that is not trusted', ['192.0.2.1'], { 'x-forwarded-proto': 'https' }],
     ['without TRUST_PROXY', undefined, { 'x-forwarded-proto': 'https' }],
-  ])('every page is refused over plain http, %s, and no cookie is read or set', async (_how, trustProxy, headers) => {
-    const app = await startPages({ baseUrl, trustProxy });
-    const ada = await app.enterAs('ada', headers as Record<string, string>);
-    for (const path of paths) {
-      for (const page of [await ada.get(path), await ada.post(path, { name: 'ada', password })]) {
-        if (page.status === 405) continue;
-        expect(page, path).toMatchObject({ status: 403, cookies: [] });
-        expect(alertOf(page)).toBe('This page is only available over https, at https://animals.example.com/account.');
-        // The page does not show whose session the cookie is.
-        expect(page.text).not.toContain('Sign out');
+  ])(
+    'every page is refused over plain http, %s, and no cookie is read or set',
+    async (_how, trustProxy, headers: Record<string, string>) => {
+      const app = await startPages({ baseUrl, trustProxy });
+      const ada = await app.enterAs('ada', headers);
+      for (const path of paths) {
+        for (const page of [await ada.get(path), await ada.post(path, { name: 'ada', password })]) {
+          if (page.status === 405) continue;
+          expect(page, path).toMatchObject({ status: 403, cookies: [] });
+          expect(alertOf(page)).toBe('This page is only available over https, at https://animals.example.com/account.');
+          // The page does not show whose session the cookie is.
+          expect(page.text).not.toContain('Sign out');
+        }
       }
-    }
-    expect(app.log().split('refused over plain http')).toHaveLength(2);
-    expect((await app.get('/v1/pets')).status).toBe(200);
-  });
+      const warnings = app.logged('refused over plain http');
+      expect(warnings.map(({ forwardedProto }) => forwardedProto)).toEqual([
+        headers['x-forwarded-proto']?.slice(0, 20),
+      ]);
+      expect((await app.get('/v1/pets')).status).toBe(200);
+    },
+  );
 });
 
 test('below a path of the public address, links, forms and redirects begin with it', async () => {

@@ -43,6 +43,7 @@ const page = {
 };
 const { etag: _, vary: __, ...notFoundPage } = { ...page, ...notStored };
 const allowed = { allow: 'GET, HEAD, POST, OPTIONS' };
+const allowedOfRoot = { allow: 'GET, HEAD, OPTIONS' };
 
 type Row = [status: number, headers: object, request: string];
 
@@ -56,6 +57,9 @@ const table: Row[] = [
   [202, error, post('{"message":"Hello"}').replace('/v1/pets', '/quickstart/messages')],
   [204, allowed, ask('OPTIONS /v1/pets')],
   [204, allowed, ask('OPTIONS *', host)],
+  // HAProxy's check, unless it is told otherwise.
+  [204, allowedOfRoot, ask('OPTIONS /', '', '1.0')],
+  ...['/', '/?a', 'http://animals.example'].map((target): Row => [204, allowedOfRoot, ask(`OPTIONS ${target}`, host)]),
   [200, { ...inCodings, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
   [200, jsonInCodings, get('/openapi.json', host)],
   [200, { ...jsonInCodings, 'content-encoding': 'gzip' }, get('/openapi.json', `${host}Accept-Encoding: gzip\r\n`)],
@@ -84,6 +88,7 @@ const table: Row[] = [
   [404, notFoundPage, get('/v2', `${host}Accept: text/html\r\n`)],
   [404, error, get('/v1/pets/')],
   [405, { ...error, ...allowed }, ask('PUT /v1/pets')],
+  ...['PUT', 'POST', 'TRACE'].map((method): Row => [405, { ...error, ...allowedOfRoot }, ask(`${method} /`, host)]),
   [405, { ...deprecatedError, allow: 'GET, HEAD, OPTIONS' }, ask('PUT /v1/pets/1')],
   [405, { ...error, allow: '' }, ask('CONNECT animals.example:443')],
   [412, error, post(pet, 'If-None-Match: *\r\n')],

@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import { expect, test, vi } from 'vitest';
 import { commandFolder, expectRows, type Row, refused } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
-import { runCli, startServer } from '../../support/process.ts';
+import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { listen } from '../../support/raw.ts';
 
 test('keys work and end at once, accounts and links too; health follows the server', async () => {
@@ -43,6 +43,25 @@ test('keys work and end at once, accounts and links too; health follows the serv
   void server.end('SIGTERM');
   await server.seen('stdout', /"msg":"stopping"/);
   await expectRows(folder, [refused('health', 'Not ready: the server stops.', { OPS_PORT })]);
+});
+
+test.for<[how: string, env: Record<string, string>]>([
+  ['NODE_USE_ENV_PROXY', { NODE_USE_ENV_PROXY: '1' }],
+  ['--use-env-proxy', { NODE_OPTIONS: '--use-env-proxy' }],
+])('health asks no proxy, though %s lets Node use one', async ([, env]) => {
+  const { folder, opsUrl, port } = await startServer({ env });
+  const asked: string[] = [];
+  const proxy = await startOther(({ url = '' }, response) => {
+    asked.push(url);
+    response.end('null');
+  });
+  const HTTP_PROXY = `http://127.0.0.1:${proxy}`;
+  const proxies = { ...env, HTTP_PROXY, http_proxy: HTTP_PROXY, NO_PROXY: 'localhost' };
+  for (const ports of [{ OPS_PORT: new URL(opsUrl()).port }, { OPS_PORT: 'off', PORT: String(port) }]) {
+    const health = launchCli(['health'], { folder, env: { ...proxies, ...ports } });
+    expect(await health.end()).toEqual({ code: 0, stdout: 'ready\n', stderr: '' });
+  }
+  expect(asked).toEqual([]);
 });
 
 /** Starts an HTTP server that is not ours, and resolves to its port. */
