@@ -109,6 +109,12 @@ export const inOrder: onRequestHookHandler = (request, reply, done) => {
   else done();
 };
 
+/**
+ * Sets the time-out for a response that begins now. Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is
+ * cut off after twice the time-out.
+ */
+export const expectReader = ({ raw }: FastifyRequest) => raw.socket.setTimeout(limits.silenceMs / 2);
+
 type End = (request: FastifyRequest, reply: FastifyReply) => void;
 
 declare module 'fastify' {
@@ -143,9 +149,8 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
     done();
   });
-  // Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is cut off after twice the time-out.
   app.addHook('onSend', (request, _reply, _payload, done) => {
-    request.raw.socket.setTimeout(limits.silenceMs / 2);
+    expectReader(request);
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {

@@ -6,6 +6,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { limits } from '../core/limits.ts';
+import { expectReader } from './connections.ts';
 import { headOf, linesOf, standingHeaders } from './headers.ts';
 import { STATUS_CODES, validateHeaderValue } from './node-http.ts';
 import { type Headers, type Response, sendResponse } from './responses.ts';
@@ -96,6 +97,7 @@ export function sendPrepared(this: FastifyReply, response: Response): FastifyRep
     if (head === undefined) return sendResponse.call(this, response);
   }
   this.hijack();
+  expectReader(request);
   raw.statusCode = response.status;
   raw.statusMessage = STATUS_CODES[response.status] as string;
   raw[headOfNode] = head + dateLine() + keepAlive;
