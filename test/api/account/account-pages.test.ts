@@ -250,7 +250,7 @@ const formPaths = {
 };
 const paths = [...pagePaths, ...Object.keys(formPaths)];
 
-// Which status each method gets is in api/matrix.test.ts.
+// Which status each method gets is in system/load/matrix.test.ts.
 describe('paths', () => {
   test('GET of a form leads to its page, or without a session to the sign-in page, and changes nothing', async () => {
     const { app, here } = await startWithAda();
