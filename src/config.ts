@@ -38,6 +38,14 @@ function listOf(format: string, title: string, pattern: string, isValid: (text: 
 }
 
 /**
+ * The part of an SQLite URL after `sqlite:`. It is a path as the system knows it: a query, percent-encoding and quotes would silently name another file. With
+ * :memory:, each connection would have its own store.
+ */
+export const sqlitePath = '(?!:memory:$|~|.*(?:[?"\']|%[0-9A-Fa-f]{2}))\\S(?:.*\\S)?';
+
+export const sqliteTitle = 'sqlite: and the path of a file, without ~, quotes, ? or percent-encoding';
+
+/**
  * docs/settings.md says what each one means. `npm run generate` writes .env.example and the defaults in docs/settings.md. Each title completes the
  * error message "<NAME> must be …"; `examples` are for values that neither the title nor a default shows.
  */
@@ -67,9 +75,8 @@ export const settings = Type.Object({
     (text) => URL.canParse(`http://${text}`),
   ),
   DATABASE_URL: Type.String({
-    title: 'sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database',
-    // With :memory:, each SQLite connection would have its own store.
-    pattern: '^(sqlite:(?!:memory:$|~)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
+    title: `${sqliteTitle}, or postgres://user:password@host:port/database`,
+    pattern: `^(sqlite:${sqlitePath}|postgres(ql)?://[^\\s/]+/\\S+)$`,
     default: 'sqlite:./data/animal-store.db',
   }),
   DATABASE_URL_FILE: Type.Optional(

@@ -1,5 +1,6 @@
 /** Reads the arguments and options of a command. */
 import { parseArgs } from 'node:util';
+import { sqlitePath, sqliteTitle } from '../config.ts';
 import { isName, scopes } from '../core/accounts.ts';
 import { statuses } from '../core/pets.ts';
 import type { Command, Values } from './command.ts';
@@ -30,6 +31,11 @@ const durationFrom = (least: number): Kind => ({
   must: `a whole number from ${least} to 99999 and m, h or d, such as 24h`,
 });
 
+const aPath = 'the path of a file, without a space at either end';
+
+/** better-sqlite3 removes spaces at the ends, and would open another file. */
+const readPath = (text: string) => (text !== '' && text === text.trim() ? text : undefined);
+
 /** How each kind of input is read, by its name in the usage. Others are any text. */
 const kinds: Record<string, Kind> = {
   duration: durationFrom(0),
@@ -55,14 +61,15 @@ const kinds: Record<string, Kind> = {
     read: (text) => statuses.find((status) => status === text),
     must: `one of ${statuses.join(', ')}`,
   },
-  /** better-sqlite3 removes spaces at the ends, and would open another file. */
   file: {
-    read: (text) => (text !== '' && text === text.trim() ? text : undefined),
-    must: 'the path of a file, without a space at either end',
+    read: (text) => (text === '-' ? undefined : readPath(text)),
+    must: `${aPath}; write ./- for a file that is named -`,
   },
+  /** `-` is a stream. */
+  'file|-': { read: readPath, must: `${aPath}, or -` },
   'sqlite-url': {
-    read: (text) => /^sqlite:((?!~)\S(?:.*\S)?)$/.exec(text)?.[1],
-    must: 'sqlite: and the path of a file, without ~',
+    read: (text) => new RegExp(`^sqlite:(${sqlitePath})$`).exec(text)?.[1],
+    must: sqliteTitle,
   },
   'postgres-url': {
     read: (text) => /^postgres(ql)?:\/\/.*/.exec(text)?.[0],
@@ -89,7 +96,7 @@ export function readInputs({ inputs }: Command, args: string[]): Values {
     // The text is not repeated: it may be a URL with a password.
     if (value === undefined && text !== undefined)
       misuse(`${option ? `--${option}` : `<${kind}>`} must be ${rule?.must}.`);
-    return [option ?? kind, value];
+    return [option ?? kind.replace('|-', ''), value];
   });
   if (positionals.length > 0) misuse(`Unknown argument '${positionals[0]}'`);
   return Object.fromEntries(read) as Values;

@@ -18,7 +18,7 @@ import { targetOf } from './maintenance.ts';
 export const transferCommands: Commands = {
   import: {
     about: 'add the animals of a file; repeat it if it is interrupted',
-    inputs: { '<file>': 'JSON lines, as export writes them; - is standard input' },
+    inputs: { '<file|->': 'JSON lines, as export writes them; - is standard input' },
     async run(cli, { file: name }) {
       const file = await openSource(cli, name);
       try {
@@ -34,7 +34,7 @@ export const transferCommands: Commands = {
   export: {
     about: 'write all animals as JSON lines, in ascending order of id',
     inputs: {
-      '[<file>]': 'the file to write (default: - for standard output)',
+      '[<file|->]': 'the file to write (default: - for standard output)',
       '[--status <status>]': 'only animals with this status',
       '[--force]': 'replace the file if it exists',
     },

@@ -32,6 +32,8 @@ test('exit 2: without a command, the help is on stderr', async () => {
 const create = 'key create --account zoo --name a';
 const lifetime = '--expires must be a whole number from 1 to 99999 and m, h or d, such as 24h.';
 const name = (label: string) => `${label} must be 1 to 100 printable characters, without a space at either end.`;
+const from = '--from must be sqlite: and the path of a file, without ~, quotes, ? or percent-encoding.';
+const file = '<file> must be the path of a file, without a space at either end; write ./- for a file that is named -.';
 const id = '<id> must be the number that key list shows.';
 
 /** The command line, and the error. After an error without a usage no command was recognized. */
@@ -54,15 +56,14 @@ const misused: [line: string | string[], error: string, isUnknown?: true][] = [
   ...['7th', '0', '7.0'].map((text): [string, string] => [`key revoke ${text}`, id]),
   ['export --status lost', '--status must be one of available, pending, sold.'],
   // The URL, which may have a password, is not repeated.
-  [
-    'copy --from postgres://user:secret@host/a --to postgres://host/a',
-    '--from must be sqlite: and the path of a file, without ~.',
-  ],
-  [['backup', ' a.db'], '<file> must be the path of a file, without a space at either end.'],
-  [
-    ['copy', '--from', 'sqlite:a.db ', '--to', 'postgres://host/a'],
-    '--from must be sqlite: and the path of a file, without ~.',
-  ],
+  ['copy --from postgres://user:secret@host/a --to postgres://host/a', from],
+  [['backup', ' a.db'], file],
+  // Only import and export have a stream.
+  ...['backup -', 'restore -', 'check -'].map((line): [string, string] => [line, file]),
+  [['export', ''], '<file|-> must be the path of a file, without a space at either end, or -.'],
+  ...['sqlite:a.db ', 'sqlite:a.db?mode=ro', 'sqlite:my%20d.db', "sqlite:'a.db'", 'sqlite::memory:'].map(
+    (url): [string[], string] => [['copy', '--from', url, '--to', 'postgres://host/a'], from],
+  ),
   [
     'copy --from sqlite:a.db --to http://user:secret@postgres://host/a',
     '--to must be postgres://user:password@host:port/database.',

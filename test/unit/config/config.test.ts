@@ -44,6 +44,7 @@ describe('readConfig', () => {
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
     ['BASE_URL', 'http://animal_store:3000/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
+    ['DATABASE_URL', 'sqlite:/var/lib/100% of #1/a&b=c.db'],
     ['DATABASE_URL', 'postgres://user:pass%40word@db:5433/animals?sslmode=verify-full'],
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/v11/quick-start'],
@@ -82,7 +83,19 @@ describe('readConfig', () => {
     ],
     [
       'DATABASE_URL',
-      ['sqlite: ', 'sqlite::memory:', 'sqlite:~/a.db', './a.db', 'postgres:///a', 'postgres://host', 'mysql://host/a'],
+      [
+        ...[
+          'sqlite: ',
+          'sqlite::memory:',
+          'sqlite:~/a.db',
+          './a.db',
+          'postgres:///a',
+          'postgres://host',
+          'mysql://host/a',
+        ],
+        ...['sqlite:/d/c.db?mode=rwc', 'sqlite:/d/c.db?connection_limit=1', 'sqlite:my%20d.db', 'sqlite:/d%2Fc.db'],
+        ...['sqlite:"/d/c.db"', "sqlite:'/d/c.db'", '"sqlite:/d/c.db"', "sqlite:/d/bob's.db"],
+      ],
     ],
     ['LOG_LEVEL', ['INFO']],
     ['QUICKSTART_BASE_PATH', ['on', '/', '/a/', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
@@ -173,7 +186,7 @@ describe('.env', () => {
   test('a wrong value is shown with its line, but not one that may have a password', async () => {
     expect(await runWith('\uFEFFRATE_LIMIT=0x10\r\nDATABASE_URL=mysql://me:secret@host/a\r\nLOG_LEVEL="a\nb"\n')).toBe(
       [
-        'DATABASE_URL must be sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database (.env line 2).',
+        'DATABASE_URL must be sqlite: and the path of a file, without ~, quotes, ? or percent-encoding, or postgres://user:password@host:port/database (.env line 2).',
         'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, not a\\nb (.env line 3).',
         'RATE_LIMIT must be a whole number from 1 to 1000000, not 0x10 (.env line 1).',
       ].join('\nanimal-store: '),

@@ -27,7 +27,7 @@ test.for([
 
 const bothSet = 'DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them.';
 const wrongContent = (name: string) =>
-  `DATABASE_URL_FILE must name a file whose only line is sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database (the file ${name}).`;
+  `DATABASE_URL_FILE must name a file whose only line is sqlite: and the path of a file, without ~, quotes, ? or percent-encoding, or postgres://user:password@host:port/database (the file ${name}).`;
 
 test.for<[name: string, sentence: string, databaseUrl?: string]>([
   ['sound', bothSet, 'sqlite:a.db'],
