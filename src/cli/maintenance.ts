@@ -22,6 +22,11 @@ export function targetOf({ settings }: Cli, file: string, force: true | undefine
   const store = sqliteFile(settings().DATABASE_URL);
   const target = realFile(file);
   if (['', ...sidecarFiles].some((suffix) => isSame(target, store + suffix))) refuse(`${file} is the store itself.`);
+  const suffix = sidecarFiles.find((each) => target.endsWith(each));
+  if (suffix)
+    refuse(
+      `${file} ends in ${suffix}, as a file that SQLite keeps beside another one and deletes: choose another name.`,
+    );
   if (isOther(target)) refuse(`${file} is not a file.`);
   if (existsSync(target) && !force) refuse(`${file} exists already: use --force to replace it.`);
   return target;
@@ -73,7 +78,7 @@ export const maintenanceCommands: Commands = {
     async run(cli, { file, force }) {
       const source = openExisting(cli.storeFile());
       try {
-        const count = await backupStore(source, targetOf(cli, file, force));
+        const count = await backupStore(source, targetOf(cli, file, force), cli.note);
         cli.print(`Backed up ${counted('animal', count)} to ${file}.`);
       } finally {
         source.close();
@@ -85,7 +90,7 @@ export const maintenanceCommands: Commands = {
     about: 'replace the store with a backup; stop the server first',
     inputs: { '<file>': 'a backup' },
     async run(cli, { file }) {
-      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), now);
+      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), now, cli.note);
       for (const name of migrated) cli.note(`Applied ${name}.`);
       cli.print(`Restored ${counted('animal', animals)} from ${file}.`);
       if (kept !== undefined) cli.print(`The previous store is kept as ${kept}.`);

@@ -10,7 +10,8 @@ import { limits } from '../core/limits.ts';
 import { maxPage, NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults } from '../core/schema.ts';
 import { printable } from '../server/environment.ts';
-import { isOther, makeFile, partialOf, publish } from '../store/files.ts';
+import { isOther } from '../store/files.ts';
+import { replaceFile } from '../store/sqlite/replace.ts';
 import type { Store } from '../store/store.ts';
 import { type Cli, type Commands, counted, refuse } from './command.ts';
 import { targetOf } from './maintenance.ts';
@@ -54,13 +55,10 @@ export const transferCommands: Commands = {
         }
         if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });
         else {
-          const target = targetOf(cli, file, force);
-          const partial = partialOf(target);
-          await makeFile(partial, 0o666, async (descriptor) => {
+          await replaceFile(targetOf(cli, file, force), 0o666, cli.note, async (_, descriptor) => {
             // Not a stream, which would close the descriptor on an error.
             for await (const text of lines()) fs.writeFileSync(descriptor, text);
           });
-          publish(partial, target);
         }
         return written;
       });

@@ -3,23 +3,29 @@ import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import { platform } from 'node:os';
 import path from 'node:path';
-import { codeOf } from '../core/errors.ts';
+import { codeOf, messageOf } from '../core/errors.ts';
+import { CopyError } from './store.ts';
 
 /** Suffixes of the files that SQLite keeps next to a store while it is open, or after a crash. */
 export const sidecarFiles = ['-wal', '-shm', '-journal'];
 
+/** Gets a sentence about what could not be done after a file was published: no reason to fail. */
+export type Warn = (sentence: string) => void;
+
 /**
- * Creates `folder` and its missing parents, for this user only. The `recursive` option of Node never returns if mkdir reports ENOENT though
- * the parent exists, as it does below /proc.
+ * Creates `folder` and its missing parents, for this user only, and syncs the entry of each. The `recursive` option of Node never returns if mkdir
+ * reports ENOENT though the parent exists, as it does below /proc.
  */
-export function makeFolder(folder: string): void {
+export function makeFolder(folder: string, warn: Warn): void {
   if (fs.existsSync(folder)) return;
-  makeFolder(path.dirname(folder));
+  const parent = path.dirname(folder);
+  makeFolder(parent, warn);
   try {
     fs.mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
     if (codeOf(error) !== 'EEXIST') throw error;
   }
+  syncFolder(parent, warn);
 }
 
 /** Whether a name leads to anything but a file: opening a FIFO waits for its writer, and a device may have no end. */
@@ -40,14 +46,23 @@ export function readText(file: string): string {
   throw new Error('it is not text in UTF-8: save it with that encoding');
 }
 
-/** Syncs a folder's entries to disk (fsync). Windows has no such call: a rename there is as durable as NTFS makes it. */
-export function syncFolder(folder: string): void {
+/**
+ * Syncs a folder's entries to disk (fsync). Some folders can be written but not opened, and some file systems cannot sync one: the entries are there, so
+ * this only warns. Windows has no such call: a rename there is as durable as NTFS makes it.
+ */
+function syncFolder(folder: string, warn: Warn): void {
   if (platform() === 'win32') return;
-  const descriptor = fs.openSync(folder, 'r');
   try {
-    fs.fsyncSync(descriptor);
-  } finally {
-    fs.closeSync(descriptor);
+    const descriptor = fs.openSync(folder, 'r');
+    try {
+      fs.fsyncSync(descriptor);
+    } finally {
+      fs.closeSync(descriptor);
+    }
+  } catch (error) {
+    warn(
+      `${folder} cannot be synced (${messageOf(error)}): a loss of power can still undo what was just created there.`,
+    );
   }
 }
 
@@ -81,6 +96,27 @@ export function partialOf(file: string): string {
   return path.join(folder, `${path.basename(file)}.partial-${randomUUID()}`);
 }
 
+const inShell = (name: string) => (/^[\w./:+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+
+/**
+ * A sentence if SQLite's files lie beside `file`, whether it exists or not: SQLite would read them as a part of what is put there. Empty ones, too: a program
+ * that still has them open can write to them.
+ */
+export function sidecarsOf(file: string): string | undefined {
+  const found = sidecarFiles
+    .map((suffix) => file + suffix)
+    .filter((name) => fs.lstatSync(name, { throwIfNoEntry: false }));
+  if (found.length === 0) return undefined;
+  const remove = `rm ${found.map(inShell).join(' ')}`;
+  return `SQLite would read what lies beside ${file} as a part of the new file: ${found.join(', ')}. Close the program that has ${file} open; if there is none, run ${remove} and repeat the command.`;
+}
+
+/** Throws CopyError if SQLite's files lie beside `file`. */
+export function refuseSidecars(file: string): void {
+  const sentence = sidecarsOf(file);
+  if (sentence) throw new CopyError(sentence);
+}
+
 /** Creates `file`, which is on disk when this resolves. On failure no file remains. `write` may use the descriptor but must not close it. */
 export async function makeFile<Result>(
   file: string,
@@ -94,19 +130,30 @@ export async function makeFile<Result>(
     return result;
   } catch (error) {
     removeStore(file);
+    // The system names no path for a descriptor.
+    const { syscall, path: named } = error as NodeJS.ErrnoException;
+    if (named === undefined && (syscall === 'write' || syscall === 'fsync'))
+      throw new CopyError(`${file} cannot be written: ${messageOf(error)}.`, { cause: error });
     throw error;
   } finally {
     fs.closeSync(descriptor);
   }
 }
 
-/** Renames a file. Its new name is on disk when this returns. */
-export function publish(partial: string, file: string): void {
+/** Gives a partial file its name. */
+export type Place = (partial: string, file: string) => void;
+
+/**
+ * Gives a complete file its name, with `place`. The name is on disk when this returns, unless it warns. Throws CopyError, or the error of `place`, and then
+ * no partial file remains.
+ */
+export function publish(partial: string, file: string, warn: Warn, place: Place): void {
   try {
-    fs.renameSync(partial, file);
+    refuseSidecars(file);
+    place(partial, file);
   } catch (error) {
     removeStore(partial);
     throw error;
   }
-  syncFolder(path.dirname(file));
+  syncFolder(path.dirname(file), warn);
 }

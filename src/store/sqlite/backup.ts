@@ -1,9 +1,11 @@
 /** Backs up a store while it is in use. The backup is complete, checked and on disk, or does not exist. */
+import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { makeFile, partialOf, publish } from '../files.ts';
+import type { Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
+import { countAnimals, placeLocked, replaceFile } from './replace.ts';
 
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
@@ -12,15 +14,16 @@ const pagesPerStep = 1000;
  * Writes a backup of `source`, and replaces the file if it exists. Resolves to the number of animals. Rejects with CopyError or the error of a
  * system call.
  */
-export async function backupStore(source: Database.Database, file: string): Promise<number> {
-  const partial = partialOf(file);
-  const animals = await makeFile(partial, 0o600, async () => {
+export async function backupStore(source: Database.Database, file: string, warn: Warn): Promise<number> {
+  const write = async (partial: string) => {
     await copyStore(source, partial);
     const { problems, rows } = checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
     return rows.pet as number;
-  });
-  publish(partial, file);
+  };
+  const animals = await replaceFile(file, 0o600, warn, write, placeLocked(fs.renameSync));
+  const read = countAnimals(file);
+  if (read !== animals) throw new CopyError(`${file} was written with ${animals} animals, but ${read} are read there.`);
   return animals;
 }
 

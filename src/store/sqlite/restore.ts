@@ -1,28 +1,26 @@
 /** Restores a backup over a store that no process has open. At every moment, either the old or the new store is complete in its place. */
 import fs from 'node:fs';
 import path from 'node:path';
-import Database from 'better-sqlite3';
+import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, syncFolder } from '../files.ts';
+import { isSame, makeFile, makeFolder, partialOf, publish, refuseSidecars, removeStore, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
+import { countAnimals, lockOut, placeLocked } from './replace.ts';
 import { openExisting, prepareStore, readHeader, refuseLost } from './store-file.ts';
-
-/** How long to wait for commands that are just finishing. */
-const lockTimeoutMs = 500;
 
 /**
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
  * be sound. Resolves to the number of animals, the names of the migrations that were applied to it, and the new path of the previous store, if
  * there was one. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
  */
-export async function restoreStore(from: string, file: string, now: () => Date) {
+export async function restoreStore(from: string, file: string, now: () => Date, warn: Warn) {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
   const { problems, rows } = checkStore(from);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
-  makeFolder(path.dirname(file));
+  makeFolder(path.dirname(file), warn);
   const old = lock(file);
   const partial = partialOf(file);
   const source = openExisting(from);
@@ -34,8 +32,13 @@ export async function restoreStore(from: string, file: string, now: () => Date) 
       if (old) adoptOwner(partial, file);
       return applied;
     });
-    const kept = old ? replace(partial, file, now()) : create(partial, file);
-    return { animals: rows.pet as number, migrated, kept };
+    const kept = old && keep(file, now());
+    // Not a rename where no store was, which would replace one that a server has created meanwhile.
+    publish(partial, file, warn, placeLocked(old ? fs.renameSync : fs.linkSync));
+    const [animals, read] = [rows.pet as number, countAnimals(file)];
+    // A server that has started meanwhile may have added some.
+    if (read < animals) throw new CopyError(`${file} was written with ${animals} animals, but ${read} are read there.`);
+    return { animals, migrated, kept };
   } finally {
     source.close();
     old?.close();
@@ -43,24 +46,20 @@ export async function restoreStore(from: string, file: string, now: () => Date) 
   }
 }
 
-/**
- * Locks out all other connections until this one is closed; undefined if there is no store. The exclusive lock succeeds only if no other
- * connection is open, because in WAL mode every connection holds a shared lock. Leaving WAL mode checkpoints the WAL, so the restored store
- * cannot pick up an old one. A process that opens the old file meanwhile waits, then gets SQLITE_READONLY_DBMOVED.
- */
+/** Locks out all other connections until this one is closed; undefined if there is no store. Throws CopyError or OpenError. */
 function lock(file: string): Database.Database | undefined {
   // The next process would apply what is left to the new store.
   refuseLost(file);
-  if (!fs.existsSync(file)) return undefined;
+  if (!fs.existsSync(file)) {
+    refuseSidecars(file);
+    return undefined;
+  }
   let connection: Database.Database | undefined;
   try {
     // SQLite would treat a damaged file as an empty store and delete its WAL.
     if (!/^(SQLite format 3)?\0/.test(readHeader(file).toString('latin1')))
       throw new Error('it is not an SQLite database');
-    connection = new Database(file, { timeout: lockTimeoutMs });
-    connection.pragma('locking_mode = EXCLUSIVE');
-    connection.pragma('journal_mode = DELETE');
-    connection.exec('BEGIN EXCLUSIVE');
+    connection = lockOut(file);
     // Without them, the restored store could give ids a second time.
     highestIds(connection);
     return connection;
@@ -105,15 +104,8 @@ function adoptOwner(fresh: string, file: string): void {
   fs.chownSync(fresh, uid, gid);
 }
 
-function replace(partial: string, file: string, now: Date): string {
+function keep(file: string, now: Date): string {
   const kept = `${file}.${now.toISOString().replace(/[-:.]/g, '')}.before-restore`;
   fs.linkSync(file, kept);
-  publish(partial, file);
   return kept;
-}
-
-/** Not a rename, which would replace a store that a server has created meanwhile. */
-function create(partial: string, file: string): undefined {
-  fs.linkSync(partial, file);
-  syncFolder(path.dirname(file));
 }

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { isOther, makeFolder, sidecarFiles } from '../files.ts';
+import { isOther, makeFolder, sidecarFiles, sidecarsOf } from '../files.ts';
 import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { checkpoint, openConnection, openReader, writeTimeoutMs } from './connection.ts';
@@ -19,12 +19,15 @@ const retryDelayMs = 20;
  * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Returns the names of the migrations
  * that it applied. Throws OpenError. If the file belongs to another application or needs a newer release, its bytes stay unchanged.
  */
-export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): string[] {
+export function prepareStore(file: string, { now, logger }: Pick<OpenOptions, 'now' | 'logger'>): string[] {
   try {
-    makeFolder(path.dirname(file));
+    makeFolder(path.dirname(file), (sentence) => logger?.warn(sentence));
     return retryWhileBusy(() => {
       refuseLost(file);
+      // Before the store: another process may be creating it.
+      const obstacle = sidecarsOf(file);
       if (fs.existsSync(file)) inspect(file);
+      else if (obstacle) throw new OpenError(obstacle);
       // SQLite would make it readable for everybody. It gives the WAL the mode of the file.
       else fs.closeSync(fs.openSync(file, 'a', 0o600));
       const connection = openConnection(file);
@@ -44,12 +47,15 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
 /** https://sqlite.org/fileformat.html#pages */
 const leastPageBytes = 512;
 
+/** https://sqlite.org/fileformat.html#file_format_version_numbers: 1, or 2 for WAL mode. */
+const [writeVersionAt, rollbackVersion] = [18, 1];
+
 const counted = (bytes: number) => `${bytes} byte${bytes === 1 ? '' : 's'}`;
 
 /**
  * Throws OpenError if the store, or a file that SQLite keeps beside it, is no regular file; if the store is too small; or if it is missing or empty although
  * its WAL is not. Opening such a store, even to read, makes SQLite delete the WAL, and with it writes that had not reached the file. (A process that was
- * killed while it created the store leaves an empty file and a journal.)
+ * killed while it created the store leaves an empty file and a journal.) Also if the WAL is not the store's: a file was put in the place of another one.
  */
 export function refuseLost(file: string): void {
   const other = ['', ...sidecarFiles].find((suffix) => isOther(file + suffix));
@@ -66,6 +72,12 @@ export function refuseLost(file: string): void {
         `${file} is missing or empty, but not ${file}${suffix}. Move the store back, or ${file}${suffix} elsewhere.`,
       );
   }
+  // Whoever enters WAL mode marks the file before it creates the log, and whoever leaves it removes the log before that.
+  const isForeign = () => Boolean(sizeOf(`${file}-wal`)) && readHeader(file)[writeVersionAt] === rollbackVersion;
+  if (isForeign() && isForeign())
+    throw new OpenError(
+      `${file} is not in WAL mode, so ${file}-wal belongs to another file, and SQLite would apply it to this one: move ${file}-wal elsewhere.`,
+    );
   const size = sizeOf(file) ?? 0;
   // SQLite takes less than a page for an empty database, and would overwrite it.
   if (size > 0 && size < leastPageBytes && !isLogged)

@@ -2,15 +2,20 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { sqliteFile } from '../../../src/store/open.ts';
+import { backupStore } from '../../../src/store/sqlite/backup.ts';
 import { restoreStore } from '../../../src/store/sqlite/restore.ts';
+import { prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { password, redirect } from '../../support/account-pages.ts';
 import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query, useStore } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
+import { openElsewhere } from '../../support/other-program.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
 import { makeOlder } from '../../support/store-file.ts';
+
+const noWarning = (sentence: string) => expect.fail(sentence);
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
@@ -160,6 +165,243 @@ describe('backup', () => {
   });
 });
 
+/** A backup whose name has been used before: what SQLite keeps beside it, and the programs that have it open. */
+describe('a file that SQLite or a program knows', () => {
+  /** A folder with a store of Tabby and Rex, and the file n.db: an older backup, of Ida, which some program has used as its store. */
+  async function withOld() {
+    const [here, other] = await Promise.all([commandFolder(tabby, rex), commandFolder({ ...tabby, name: 'Ida' })]);
+    await other.run('backup', here.at('n.db'));
+    change(here.at('n.db'), 'PRAGMA journal_mode = WAL');
+    return { ...here, old: here.at('n.db') };
+  }
+
+  /** The new file is what the command said, now and after a restore. */
+  async function expectNew({ run, store, old, folder }: Awaited<ReturnType<typeof withOld>>) {
+    expect(fs.readdirSync(folder).filter((name) => name.startsWith('n.db'))).toEqual(['n.db']);
+    expect(namesIn(old)).toEqual(['Tabby', 'Rex']);
+    expect(await run('check', 'n.db')).toMatch(/rows of pet +2\nNo problems were found\.\n$/);
+    await run('restore', 'n.db');
+    expect(namesIn(store)).toEqual(['Tabby', 'Rex']);
+  }
+
+  const insert = "INSERT INTO pet (name, category_id, status) VALUES ('Foreign', 1, 'sold')";
+
+  test.each([
+    ['-wal', 'something'],
+    ['-wal', ''],
+    ['-shm', ''],
+    ['-journal', 'something'],
+    ['-journal', ''],
+  ])(
+    'exit 1 and all files unchanged: %s that contains %j lies beside the target, whether it exists or not',
+    async (suffix, text) => {
+      const { folder, old, run, refused } = await withOld();
+      // Whoever reads the store leaves an empty log there.
+      const contents = () => Object.entries(contentsOf(folder)).filter(([name]) => name.startsWith(old));
+      fs.writeFileSync(old + suffix, text);
+      fs.symlinkSync('n.db', `${folder}/link`);
+      for (const lose of [() => {}, () => fs.rmSync(old)]) {
+        lose();
+        const before = contents();
+        for (const [command = '', ...args] of [
+          ['backup', 'n.db'],
+          ['export', 'n.db'],
+          ['backup', 'link'],
+        ])
+          expect(await refused(command, ...args, '--force')).toMatch(
+            new RegExp(
+              `^SQLite would read what lies beside (\\S*n\\.db) as .+: \\1${suffix}\\. Close .+, run rm \\1${suffix} and repeat`,
+            ),
+          );
+        expect(contents()).toEqual(before);
+      }
+      // As the sentence says.
+      fs.rmSync(old + suffix);
+      expect(await run('backup', 'n.db')).toBe('Backed up 2 animals to n.db.\n');
+    },
+  );
+
+  test('exit 1: a server has it open, and after kill -9 its log is left', async () => {
+    const here = await withOld();
+    const server = await startServer({ folder: here.folder, env: { DATABASE_URL: 'sqlite:n.db' } });
+    const lies =
+      /^SQLite would read what lies beside n\.db .+: n\.db-wal, n\.db-shm\..+ run rm n\.db-wal n\.db-shm and/;
+    expect(await here.refused('backup', '--force', 'n.db')).toMatch(lies);
+    await server.end('SIGKILL');
+    expect(await here.refused('backup', '--force', 'n.db')).toMatch(lies);
+    for (const suffix of ['-wal', '-shm']) fs.rmSync(here.old + suffix);
+    await here.run('backup', '--force', 'n.db');
+    await expectNew(here);
+  });
+
+  test.each(['BEGIN; SELECT * FROM pet', 'BEGIN IMMEDIATE'])(
+    'exit 1: a program is in a transaction, without a log, perhaps under another name: %s',
+    async (begin) => {
+      const here = await withOld();
+      change(here.old, 'PRAGMA journal_mode = DELETE');
+      fs.linkSync(here.old, here.at('N.DB'));
+      const { run } = await openElsewhere(here.old);
+      for (const sql of begin.split('; ')) await run(sql);
+      // As a file system that folds case has it.
+      for (const name of ['n.db', 'N.DB'])
+        for (const command of ['backup', 'export'])
+          expect(await here.refused(command, '--force', name)).toBe(
+            `${name} is in use: close the program that has it open.`,
+          );
+      await run('COMMIT');
+      await here.run('backup', '--force', 'n.db');
+      await expectNew(here);
+    },
+  );
+
+  test.each([
+    [insert, 'SQLITE_READONLY_DBMOVED'],
+    ['SELECT name FROM pet', ['Ida']],
+    ['PRAGMA journal_mode = WAL', 'SQLITE_READONLY_DBMOVED'],
+  ])(
+    'a program that has opened the old file, and first runs %j after the backup, changes nothing',
+    async (first, outcome) => {
+      const here = await withOld();
+      const { run } = await openElsewhere(here.old);
+      await here.run('backup', '--force', 'n.db');
+      expect(await run(first)).toEqual(outcome);
+      expect(await run(insert)).toBe('SQLITE_READONLY_DBMOVED');
+      expect(fs.existsSync(`${here.old}-wal`)).toBe(false);
+      expect(await run('close')).toEqual([]);
+      await expectNew(here);
+    },
+  );
+
+  test('a file that is no database, or a damaged one, is replaced with --force', async () => {
+    for (const spoil of [
+      (file: string) => fs.writeFileSync(file, 'garbage'),
+      (file: string) => fs.truncateSync(file),
+      (file: string) => fs.truncateSync(file, 512),
+      (file: string) => fs.truncateSync(file, 6000),
+      (file: string) => fs.writeFileSync(file, fs.readFileSync(file).fill(0xa5, 16, 3100)),
+    ]) {
+      const here = await withOld();
+      spoil(here.old);
+      expect(await here.run('backup', '--force', 'n.db')).toBe('Backed up 2 animals to n.db.\n');
+      await expectNew(here);
+    }
+    const { run, at } = await withOld();
+    await run('export', '--force', 'n.db');
+    expect(fs.readFileSync(at('n.db'), 'utf8')).toMatch(/^\{"id":1,"name":"Tabby",.+\n.+\n$/);
+    await run('backup', '--force', 'n.db');
+    expect(namesIn(at('n.db'))).toEqual(['Tabby', 'Rex']);
+  });
+
+  test('exit 1: names that SQLite uses beside another file, which it deletes', async () => {
+    const { refused, folder } = await withOld();
+    const before = contentsOf(folder);
+    for (const [command, suffix] of [
+      ['backup', '-wal'],
+      ['backup', '-journal'],
+      ['export', '-shm'],
+    ] as const)
+      expect(await refused(command, `x.db${suffix}`)).toMatch(new RegExp(`^x\\.db${suffix} ends in ${suffix}, `));
+    expect(contentsOf(folder)).toEqual(before);
+  });
+
+  test('a log that was put beside a backup, or left there, is never applied to it', async () => {
+    const [here, log] = [await withOld(), await foreignLog()];
+    // As a program does that has opened a file which was then deleted.
+    const { run } = await openElsewhere(here.old);
+    fs.rmSync(here.old);
+    await here.run('backup', 'n.db');
+    await run(insert);
+    const sentence = /^n\.db is not in WAL mode, so n\.db-wal belongs to another file, .+: move n\.db-wal elsewhere\.$/;
+    const copying = ['copy', '--from', 'sqlite:n.db', '--to', 'postgres://127.0.0.1:1/none'];
+    for (const args of [['check', 'n.db'], ['restore', 'n.db'], copying]) {
+      const { code, stderr } = await runCli(args, { folder: here.folder });
+      expect([code, stderr.replace(/^animal-store: (DATABASE_URL: )?/, '').trimEnd()]).toEqual([
+        1,
+        expect.stringMatching(sentence),
+      ]);
+    }
+    await run('close');
+    fs.rmSync(`${here.old}-shm`);
+    fs.renameSync(`${here.old}-wal`, here.at('elsewhere'));
+    await expectNew(here);
+    // The store as well, as it was restored by an earlier release.
+    fs.writeFileSync(`${here.store}-wal`, log);
+    for (const command of ['migrate', 'check', 'restore'])
+      expect(await here.refused(command, ...(command === 'restore' ? ['n.db'] : []))).toContain('is not in WAL mode');
+    fs.rmSync(`${here.store}-wal`);
+    await here.run('migrate');
+    expect(namesIn(here.store)).toEqual(['Tabby', 'Rex']);
+  });
+
+  test('a program that has opened the old store, and first writes after the restore, changes nothing', async () => {
+    const here = await withOld();
+    const { run } = await openElsewhere(here.store);
+    await here.run('restore', 'n.db');
+    expect(await run(insert)).toBe('SQLITE_READONLY_DBMOVED');
+    await run('close');
+    expect(namesIn(here.store)).toEqual(['Ida']);
+  });
+
+  /** Backs up to n.db in this process, with a source that may do something meanwhile. */
+  const backUp = ({ store, old }: Awaited<ReturnType<typeof withOld>>) => {
+    const source = new Database(store, { readonly: true });
+    return backupStore(source, old, noWarning).finally(() => source.close());
+  };
+  /** A log of another store, as it was left by a program that was killed. */
+  async function foreignLog() {
+    const { old } = await withOld();
+    const { run, kill } = await openElsewhere(old);
+    await run(insert);
+    await kill();
+    return fs.readFileSync(`${old}-wal`);
+  }
+
+  test('what comes to lie there, or is replaced, while the copy is made is not written over', async () => {
+    const log = await foreignLog();
+    for (const [meddle, sentence] of [
+      [(file: string) => fs.writeFileSync(`${file}-wal`, log), 'what lies beside'],
+      [(file: string) => fs.renameSync(file, `${file}.moved`), 'was created or replaced meanwhile'],
+      [
+        (file: string) => [fs.renameSync(file, `${file}.moved`), fs.writeFileSync(file, 'new')],
+        'was created or replaced',
+      ],
+    ] as const) {
+      const here = await withOld();
+      const backup = expect(backUp(here)).rejects.toThrow(sentence);
+      meddle(here.old);
+      const before = fs.readdirSync(here.folder).filter((name) => !name.includes('partial'));
+      await backup;
+      expect(fs.readdirSync(here.folder)).toEqual(before);
+    }
+    const here = await withOld();
+    fs.rmSync(here.old);
+    const backup = expect(backUp(here)).rejects.toThrow('n.db was created or replaced meanwhile');
+    fs.writeFileSync(here.old, 'of another command');
+    await backup;
+    expect(fs.readFileSync(here.old, 'utf8')).toBe('of another command');
+  });
+
+  test.each<[string, (file: string, log: Buffer) => void, string]>([
+    ['a log', (file, log) => fs.writeFileSync(`${file}-wal`, log), 'as a part of the new file'],
+    ['another store', (file) => fs.copyFileSync(`${path.dirname(file)}/other.db`, file), 'but 0 are read there.'],
+    ['garbage', (file) => fs.writeFileSync(file, 'garbage'), 'was written, but cannot be read: '],
+  ])('the file is looked at under its name, as its readers do: %s', async (_, meddle, sentence) => {
+    const [here, log] = [await withOld(), await foreignLog()];
+    prepareStore(here.at('other.db'), { now: () => new Date() });
+    fs.copyFileSync(here.old, here.at('before.db'));
+    const rename = fs.renameSync;
+    const renamed = vi.spyOn(fs, 'renameSync').mockImplementation((from, to) => {
+      rename(from, to);
+      meddle(String(to), log);
+    });
+    onTestFinished(() => renamed.mockRestore());
+    await expect(backUp(here)).rejects.toThrow(sentence);
+    fs.copyFileSync(here.at('other.db'), here.at('data/other.db'));
+    const restored = restoreStore(here.at('before.db'), here.store, () => new Date(), noWarning);
+    await expect(restored).rejects.toThrow(sentence);
+  });
+});
+
 // Beside a server, after a kill and under load: system/disk/backup.test.ts.
 describe('restore', () => {
   /** A folder with a store of Rex and a backup of Tabby. */
@@ -232,10 +474,11 @@ describe('restore', () => {
   test('does not replace a store that a server has created meanwhile', async () => {
     const { at, store, folder } = await commandFolder(tabby);
     const file = at('new.db');
-    const restoring = restoreStore(store, file, () => {
+    const now = () => {
       fs.writeFileSync(file, 'of a server');
       return new Date();
-    });
+    };
+    const restoring = restoreStore(store, file, now, noWarning);
     await expect(restoring).rejects.toThrow('EEXIST');
     expect(fs.readFileSync(file, 'utf8')).toBe('of a server');
     expect(fs.readdirSync(folder).sort()).toEqual(['data', 'new.db']);

@@ -6,6 +6,7 @@ import { parse } from 'yaml';
 import { temporaryFolder } from '../../support/app.ts';
 import { runCli, startServer } from '../../support/process.ts';
 import { pathToNode, projectFolder, read } from '../../support/project.ts';
+import { injecting, needStrace } from '../../support/strace.ts';
 
 const service = read('deploy/systemd/animal-store-backup.service');
 const settingOf = (name: string) => new RegExp(`^${name}=(.*)$`, 'm').exec(service)?.[1] ?? '';
@@ -18,10 +19,13 @@ const ofSystemd = settingOf('ExecStart')
   .replaceAll('%%', '%');
 const ofKubernetes = job.spec.jobTemplate.spec.template.spec.containers[0].args[0].replaceAll('/backups', '$BACKUPS');
 
-test.each([
+const scripts: [what: string, given: string][] = [
   ['systemd', ofSystemd],
   ['Kubernetes', ofKubernetes],
-])('%s backs up beside the running server, and then deletes old backups', async (_what, given: string) => {
+];
+
+/** A running server with an animal, and a folder of backups that are 16 and 13 days old. `run` returns the script's exit code. */
+async function prepare(given: string) {
   const server = await startServer();
   await server.add();
   const backups = `${server.folder}/backups`;
@@ -35,10 +39,16 @@ test.each([
     age(`animals-x${days}`, days);
   }
   const script = given.replaceAll('src/cli.ts', `${projectFolder}src/cli.ts`);
-  const run = (more = {}) => {
+  const run = (more = {}, under: string[] = []) => {
     const env = { PATH: pathToNode, BACKUPS: backups, ...more };
-    return spawnSync('sh', ['-euc', script], { cwd: server.folder, env, encoding: 'utf8' }).status;
+    const [file = '', ...args] = [...under, 'sh', '-euc', script];
+    return spawnSync(file, args, { cwd: server.folder, env, encoding: 'utf8' }).status;
   };
+  return { backups, age, run };
+}
+
+test.each(scripts)('%s backs up beside the running server, and then deletes old backups', async (_what, given) => {
+  const { backups, age, run } = await prepare(given);
   expect(run()).toBe(0);
   const [made = '', ...others] = readdirSync(backups).sort();
   expect(others).toEqual(['animals-x13']);
@@ -48,6 +58,14 @@ test.each([
   age(made, 16);
   expect(run({ DATABASE_URL: 'sqlite:missing.db' })).not.toBe(0);
   expect(readdirSync(backups)).toContain(made);
+});
+
+test.for(scripts)('%s does so in a folder that cannot be synced', async ([, given], context) => {
+  needStrace(context);
+  const { backups, run } = await prepare(given);
+  expect(run({}, injecting('fsync', 'error=EINVAL', backups))).toBe(0);
+  const [made = '', ...others] = readdirSync(backups).sort();
+  expect([made, others]).toEqual([expect.stringMatching(/^animals-.+Z\.db$/), ['animals-x13']]);
 });
 
 test('node_exporter can read the mark of a backup, whatever the umask', () => {

@@ -1,11 +1,11 @@
 /** What the server process does in surroundings that are rare: other hosts and users, two starts at once, files that it may not use. */
-import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
+import { asNobody, needNobody } from '../../support/nobody.ts';
 import { launch, launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
@@ -96,11 +96,6 @@ test('the log warns of each name in .env that is not a setting', async () => {
 });
 
 describe('exit 1, with one sentence and no stack', () => {
-  /** Runs as a user whom permissions bind. */
-  const asNobody = process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : [];
-  const [file = '', ...args] = [...asNobody, 'test', '-r', `${projectFolder}src/cli.ts`];
-  const isBound = spawnSync(file, args).status === 0;
-
   test.for([
     [{ HOST: '192.0.2.1' }, /^HOST 192\.0\.2\.1 cannot be used to listen on: .+\.$/],
     // In /proc, Node would try forever to create a folder.
@@ -115,8 +110,8 @@ describe('exit 1, with one sentence and no stack', () => {
     ['data/new.db', 0o755, 0o644, "open 'data/new.db'"],
     [store, 0o755, 0o666, "access 'data'"],
     [store, 0o777, 0o000, `open '${store}'`],
-  ])('%s, in a folder of mode %o with a store of mode %o', async ([name, folderMode, mode, cause], { skip }) => {
-    if (!isBound) skip('no other user can run the project');
+  ])('%s, in a folder of mode %o with a store of mode %o', async ([name, folderMode, mode, cause], context) => {
+    needNobody(context);
     const folder = temporaryFolder();
     chmodSync(folder, 0o755);
     expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });

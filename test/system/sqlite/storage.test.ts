@@ -492,7 +492,7 @@ describe('a file that is no store', () => {
     fs.writeFileSync(file, '\0'.repeat(size));
     await expect(openStore(`sqlite:${file}`, { now })).rejects.toThrow(`${file} is no store: it has ${counted}.`);
     expect(() => openExisting(file)).toThrow(counted);
-    await expect(restoreStore(makeStore(), file, now)).rejects.toThrow(counted);
+    await expect(restoreStore(makeStore(), file, now, expect.fail)).rejects.toThrow(counted);
     expect(fs.statSync(file).size).toBe(size);
   });
 
@@ -509,6 +509,18 @@ describe('a file that is no store', () => {
     expect(() => openExisting(file)).toThrow(sentence);
     expect(fs.readFileSync(file + suffix, 'utf8')).toBe('writes');
     expect(fs.existsSync(file)).toBe(lose === fs.truncateSync);
+  });
+
+  test.each(['-wal', '-shm', '-journal'])('but missing beside an empty %s is not created', async (suffix) => {
+    const file = newFile();
+    // A program that has it open would share it with the new store.
+    fs.writeFileSync(file + suffix, '');
+    const sentence = `SQLite would read what lies beside ${file} as a part of the new file: ${file}${suffix}. `;
+    await expect(openStore(`sqlite:${file}`, { now })).rejects.toThrow(
+      new RegExp(`^${sentence}.+ run rm ${file}${suffix} `),
+    );
+    await expect(restoreStore(makeStore(), file, now, expect.fail)).rejects.toThrow(sentence);
+    expect(fs.readdirSync(path.dirname(file))).toEqual([path.basename(file) + suffix]);
   });
 
   const foreign = 'is a database of another application';

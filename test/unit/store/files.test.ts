@@ -9,10 +9,10 @@ const modeOf = (name: string) => fs.statSync(name).mode & 0o777;
 
 test('a folder is made with its parents, for this user only', () => {
   const deep = `${temporaryFolder()}/a/b`;
-  for (let time = 0; time < 2; time++) makeFolder(deep);
+  for (let time = 0; time < 2; time++) makeFolder(deep, expect.fail);
   expect([path.dirname(deep), deep].map(modeOf)).toEqual([0o700, 0o700]);
   fs.writeFileSync(`${deep}/c`, '');
-  expect(() => makeFolder(`${deep}/c/d`)).toThrow('ENOTDIR');
+  expect(() => makeFolder(`${deep}/c/d`, expect.fail)).toThrow('ENOTDIR');
 });
 
 test('a file is made completely or not at all, and closed in both cases', async () => {

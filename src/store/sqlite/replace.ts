@@ -1,0 +1,116 @@
+/** Puts a new file in the place of another one, which a program may have open as an SQLite database. */
+import fs from 'node:fs';
+import { platform } from 'node:os';
+import Database from 'better-sqlite3';
+import { codeOf, messageOf } from '../../core/errors.ts';
+import { makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
+import { CopyError } from '../store.ts';
+import { openExisting, readHeader } from './store-file.ts';
+
+/** How long to wait for commands that are just finishing. */
+const lockTimeoutMs = 500;
+
+/** Windows renames and replaces no file that any program has open, this one included. */
+const canRenameOpen = platform() !== 'win32';
+
+/**
+ * Locks out all other connections until the returned one is closed. In WAL mode this fails while any other is open, because each holds a shared lock.
+ * Leaving WAL mode moves the WAL into the file, and no file of SQLite's then lies beside it. It also keeps out a program that has opened the file but not
+ * read it: when its turn comes, it finds no WAL mode, in which it would create a WAL under the name of the new file, and can only read
+ * (SQLITE_READONLY_DBMOVED). Throws SQLite's errors.
+ */
+export function lockOut(file: string): Database.Database {
+  const connection = new Database(file, { timeout: lockTimeoutMs });
+  try {
+    connection.pragma('journal_mode = DELETE');
+    // From here on nothing is written, and no journal may lie beside the file: one does with locking_mode = EXCLUSIVE, and of an empty file.
+    connection.pragma('journal_mode = MEMORY');
+    connection.exec('BEGIN EXCLUSIVE');
+    if (connection.pragma('journal_mode', { simple: true }) === 'memory') return connection;
+    throw Object.assign(new Error('another program has returned to WAL mode'), { code: 'SQLITE_BUSY' });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/**
+ * Locks the file that is to be replaced. Undefined if there is none, or if it is no database, or a damaged one: SQLite has no use for that. Throws CopyError.
+ */
+function lockTarget(file: string): Database.Database | undefined {
+  refuseSidecars(file);
+  if (!fs.existsSync(file)) return undefined;
+  try {
+    const isDatabase = readHeader(file).toString('latin1').startsWith('SQLite format 3\0');
+    return isDatabase && canRenameOpen ? lockOut(file) : undefined;
+  } catch (error) {
+    const code = codeOf(error);
+    if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return undefined;
+    if (code.startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: close the program that has it open.`);
+    throw new CopyError(
+      `${file} cannot be locked (${messageOf(error)}): make sure that no program has it open, then remove it and repeat the command.`,
+    );
+  }
+}
+
+function identityOf(file: string): string | undefined {
+  const found = fs.statSync(file, { bigint: true, throwIfNoEntry: false });
+  return found && `${found.dev} ${found.ino}`;
+}
+
+/**
+ * Gives a database its name while no other program can open it: what lies beside it then is not its own. Throws CopyError, after which the file has its
+ * name, or the error of `place`.
+ */
+export const placeLocked =
+  (place: Place): Place =>
+  (partial, file) => {
+    const fresh = canRenameOpen ? lockOut(partial) : undefined;
+    try {
+      place(partial, file);
+      refuseSidecars(file);
+    } finally {
+      fresh?.close();
+    }
+  };
+
+/**
+ * Writes `file`, and replaces it if it exists. `write` gets the name and the descriptor of a partial file. On failure the old file stays, and no other. Rejects
+ * with CopyError, an error of the system, or that of `write`.
+ */
+export async function replaceFile<Result>(
+  file: string,
+  mode: number,
+  warn: Warn,
+  write: (partial: string, descriptor: number) => Promise<Result>,
+  place: Place = fs.renameSync,
+): Promise<Result> {
+  const before = identityOf(file);
+  const old = lockTarget(file);
+  try {
+    const partial = partialOf(file);
+    const result = await makeFile(partial, mode, (descriptor) => write(partial, descriptor));
+    publish(partial, file, warn, (from, to) => {
+      if (identityOf(file) !== before)
+        throw new CopyError(`${file} was created or replaced meanwhile: repeat the command.`);
+      place(from, to);
+    });
+    return result;
+  } finally {
+    old?.close();
+  }
+}
+
+/** The number of animals that a reader of `file` finds. Throws CopyError. */
+export function countAnimals(file: string): number {
+  try {
+    const connection = openExisting(file);
+    try {
+      return Number(connection.prepare('SELECT count(*) FROM pet').pluck().get());
+    } finally {
+      connection.close();
+    }
+  } catch (error) {
+    throw new CopyError(`${file} was written, but cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}
