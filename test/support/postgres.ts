@@ -159,17 +159,21 @@ export async function start(data: string) {
   };
 }
 
-/** Starts a primary and a synchronous standby: the primary acknowledges a commit only after the standby has it. */
-export async function startPair() {
+/**
+ * Starts a primary and a synchronous standby: the primary acknowledges a commit only after the standby has it. `through` gets the URL of the primary, and
+ * resolves to the one from which the standby gets its WAL.
+ */
+export async function startPair(through = async (url: string) => url) {
   const folders = [dataFolder(), dataFolder()] as const;
   const [primaryData, standbyData] = folders;
   initialize(primaryData, []);
   fs.cpSync(primaryData, standbyData, { recursive: true, preserveTimestamps: true });
   const primary = await start(primaryData);
   fs.writeFileSync(`${standbyData}/standby.signal`, '');
+  const { port } = new URL(await through(primary.url('postgres')));
   fs.appendFileSync(
     `${standbyData}/postgresql.conf`,
-    `primary_conninfo = 'host=127.0.0.1 port=${primary.port} user=${user} application_name=standby'\n`,
+    `primary_conninfo = 'host=127.0.0.1 port=${port} user=${user} application_name=standby'\n`,
   );
   if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, standbyData]);
   fs.chmodSync(standbyData, 0o700);

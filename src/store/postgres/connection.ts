@@ -1,4 +1,4 @@
-/** How a connection is made to the endpoint of a URL, and how what runs there too long is cancelled. */
+/** How a connection is made to the endpoint of a URL, and what PostgreSQL ends there by itself. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
@@ -6,8 +6,8 @@ import { limits } from '../../core/limits.ts';
 import type { Target } from './url.ts';
 
 /**
- * Settings of each session. Times in milliseconds: PostgreSQL ends what this process can no longer end. That a commit may not be on the standby is a
- * warning (sql.ts). With row_security off, a statement fails if a policy would hide rows from it. With array_nulls off, PostgreSQL would read the driver's
+ * Settings of each session. Times in milliseconds: PostgreSQL ends what this process has given up. None of them ends a commit that waits for its standby
+ * (finish_xact_command in src/backend/tcop/postgres.c). That a commit may not be on the standby is a warning (sql.ts). With row_security off, a statement fails if a policy would hide rows from it. With array_nulls off, PostgreSQL would read the driver's
  * NULL as text.
  */
 export const sessionSettings = {
@@ -23,7 +23,6 @@ export const sessionSettings = {
 export const connectTimeoutMs = 1000;
 
 const queryTimeoutMs = 2000;
-const cancelTimeoutMs = 1000;
 
 /** Has a time-out of its own: otherwise that of the pool, for the wait in its queue, would hold for its connection attempts, too. */
 export class PoolClient extends pg.Client {
@@ -125,34 +124,4 @@ export async function refuseStandby(client: pg.ClientBase): Promise<void> {
   // The pool would wait for an orderly end, without a time-out.
   (client as pg.Client).connection.stream.destroy();
   throw new Error('it is a standby');
-}
-
-/** What `pg` has, but its types lack. */
-type Wire = pg.Connection & {
-  connect: (port: number | string, host?: string) => void;
-  requestSsl: () => void;
-  cancel: (processId: number, secretKey: number) => void;
-};
-type Cancellable = pg.Client & { processID: number; secretKey: number };
-
-/**
- * Asks the server to cancel what the client runs (https://www.postgresql.org/docs/18/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS).
- * Rejects if the server does not answer.
- */
-export async function cancel(client: pg.Client): Promise<void> {
-  const { host, port, ssl, processID, secretKey } = client as Cancellable;
-  const wire = new pg.Connection({ ssl }) as Wire;
-  let sent = false;
-  const send = () => {
-    wire.cancel(processID, secretKey);
-    sent = true;
-  };
-  wire.on('error', () => undefined);
-  wire.once('connect', ssl ? () => wire.requestSsl() : send).once('sslconnect', send);
-  if (host.startsWith('/')) wire.connect(`${host}/.s.PGSQL.${port}`);
-  else wire.connect(port, host);
-  await new Promise<void>((resolve, reject) => {
-    wire.once('end', () => (sent ? resolve() : reject(new Error('no cancel request was taken'))));
-    setTimeout(reject, cancelTimeoutMs, new Error('no answer to a cancel request')).unref();
-  }).finally(() => wire.stream.destroy());
 }

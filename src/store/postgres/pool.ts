@@ -1,9 +1,9 @@
-/** The driver's pool, with what it does not know: a deadline for each job, cancel requests, and which errors allow another attempt. */
+/** The driver's pool, with what it does not know: a deadline for each job, commits that wait for a standby, and which errors allow another attempt. */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
-import { cancel, connectTimeoutMs, PoolClient, refuseStandby } from './connection.ts';
+import { connectTimeoutMs, PoolClient, refuseStandby, sessionSettings } from './connection.ts';
 import {
   createCounters,
   endsConnection,
@@ -67,17 +67,17 @@ const reconnectAfterMs = 50;
 /** After a failed connect, a pool that has other connections waits this long before it tries again. */
 const askAgainMs = 1000;
 
-/** A cancel request has no effect if the server has not read the statement yet. */
-const cancelEveryMs = 250;
-
-/** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example with its machine. */
-const letGoWithinMs = 10_000;
+/** Longer than the server lets any statement run. One that is still unanswered waits for the standby, or was lost, for example with its machine. */
+const letGoAfterMs = sessionSettings.statement_timeout + 500;
 
 const isInTransaction = (client: pg.PoolClient) => client.getTransactionStatus() !== 'I';
 const streamOf = (client: pg.PoolClient) => client.connection.stream;
 
 /** A random time around `ms`, so that servers do not all try again at once. */
 const jitter = (ms: number) => ms * (0.5 + Math.random());
+
+/** https://www.postgresql.org/docs/18/monitoring-stats.html#WAIT-EVENT-IPC-TABLE */
+const standbyWaitEvent = 'SyncRep';
 
 const noneFree = 'no connection is free';
 
@@ -111,6 +111,14 @@ function createPool(
   const connectionOf = new WeakMap<pg.PoolClient, Connection>();
   /** Connections given up at a deadline, which the server has not let go yet. */
   const abandoned = new Set<pg.PoolClient>();
+  /** Writes that wait for the standby leave connections to the reads. */
+  const maxWrites = Math.ceil(size / 2);
+  /** Writes under way, also those that were given up. */
+  let writing = 0;
+  /** Writes that were given up, and hold their connections. */
+  let held = 0;
+  /** Resolves when another write may begin, or the deadline of one that waits has passed. */
+  let changed = Promise.withResolvers<void>();
   const { errors } = counts;
   /** Why the last connection could not be opened; undefined if it could. */
   let unreachable: unknown;
@@ -139,22 +147,43 @@ function createPool(
     if (connectionOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
-  /** Cancels the job on `client`, and releases `client` when the server has let it go. `settled`: the job's end. */
-  async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
+  const wakeWrites = () => {
+    changed.resolve();
+    changed = Promise.withResolvers();
+  };
+
+  /** Reads have a connection beside those of writes that were given up, also if the size is 1. */
+  const resize = () => (pool.options.max = Math.max(size, held + 1));
+
+  /** Whether a session of this role waits for the standby. Until the database says no, it is assumed. */
+  const waitsForStandby = () =>
+    run(
+      (connection) => connection`SELECT FROM pg_stat_activity WHERE wait_event = ${standbyWaitEvent} LIMIT 1`,
+      0,
+    ).then(
+      (rows) => rows.length > 0,
+      () => true,
+    );
+
+  /**
+   * Releases `client` when the server has let its job go, at `settled`. No cancel request: one that meets a commit that waits for its standby ends the wait,
+   * not the commit, and shows what a failover loses (https://www.postgresql.org/docs/18/warm-standby.html#SYNCHRONOUS-REPLICATION-HA).
+   */
+  async function abandon(client: pg.PoolClient, { writes }: Job, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
     abandoned.add(client);
+    held += Number(writes > 0);
+    resize();
     connectionOf.get(client)?.stop();
     let ended = false;
-    const end = settled.finally(() => (ended = true)).catch(() => undefined);
-    try {
-      const until = performance.now() + letGoWithinMs;
-      for (; !ended && performance.now() < until; await Promise.race([end, sleep(cancelEveryMs)])) await cancel(client);
-    } catch {
-      // The server answers nothing: its machine may be gone.
-    }
+    const end = settled.catch(() => undefined).then(() => (ended = true));
+    do await Promise.race([end, sleep(letGoAfterMs, undefined, { ref: false })]);
+    while (!ended && writes > 0 && (await waitsForStandby()));
     // Not before: until the server lets it go, it counts against the pool.
     client.release(true);
     abandoned.delete(client);
+    held -= Number(writes > 0);
+    resize();
   }
 
   /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
@@ -175,7 +204,7 @@ function createPool(
   /** Rejects only if the job's deadline has passed. */
   async function checkOut(job: Job): Promise<pg.PoolClient> {
     for (;;) {
-      while (reconnecting ?? losing) await (reconnecting ?? losing);
+      while (!job.late && (reconnecting ?? losing)) await (reconnecting ?? losing);
       if (job.late) throw new TimeoutError(noneFree);
       try {
         const client = await pool.connect();
@@ -189,7 +218,7 @@ function createPool(
         if (open > 0 && (hasNoMore(error) || workedAt > performance.now() - connectTimeoutMs)) {
           // Jobs wait for those that are open. Without this, the pool would try again for the next job at once.
           pool.options.max = open;
-          setTimeout(() => (pool.options.max = size), askAgainMs).unref();
+          setTimeout(resize, askAgainMs).unref();
           continue;
         }
         unreachable = error;
@@ -230,18 +259,31 @@ function createPool(
     }
   }
 
+  /** Attempts a write when few enough others are under way. */
+  async function attemptWrite<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    while (writing >= maxWrites && !job.late) await changed.promise;
+    writing += 1;
+    try {
+      return await attempts(job, work);
+    } finally {
+      writing -= 1;
+      wakeWrites();
+    }
+  }
+
   async function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
     if (closed) throw unavailable(new Error('the store is closed'));
-    // Without time left, a statement would be cancelled as soon as it is sent, and its outcome unknown.
+    // Without time left, a statement would be given up as soon as it is sent, and its outcome unknown.
     const job: Job = { writes, client: undefined, late: withinMs <= 0, refused: undefined };
     const { promise: expired, reject } = Promise.withResolvers<never>();
-    const settled = attempts(job, work);
+    const settled = writes > 0 ? attemptWrite(job, work) : attempts(job, work);
     const timer = setTimeout(() => {
       job.late = true;
       const reason = job.client ? 'the database did not answer in time' : noneFree;
       // Why the attempt before was refused says more than the time-out of the last one.
       reject(job.refused ?? (job.client ? undefined : unreachable) ?? new TimeoutError(reason));
-      if (job.client) void abandon(job.client, settled);
+      if (job.client) void abandon(job.client, job, settled);
+      else wakeWrites();
     }, withinMs);
     running += 1;
     try {
@@ -288,7 +330,7 @@ function createPool(
       waiting: pool.waitingCount,
       abandoned: abandoned.size,
     }),
-    /** Resolves when every job is answered; the connections close then. */
+    /** Resolves when every job is answered; the connections close then. A commit that waits for its standby goes on waiting. */
     close() {
       closed ??= (async () => {
         while (running > 0) await sleep(1);
