@@ -34,6 +34,9 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
   const acknowledged: Acknowledged[] = [];
   /** The reads that did not know an animal whose 201 had arrived before they were sent. */
   const stale: Reply[] = [];
+  /** The replies that gave an id another name than one before. */
+  const renamed: Reply[] = [];
+  const nameOf = new Map<number, string>();
   let newest = 0;
   let stopped = false;
 
@@ -49,7 +52,12 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     const seen: Reply = { server, kind, begun, ended: performance.now(), status, retryAfter };
     replies.push(seen);
     if (status >= 500 || status === 0) await sleep(20);
-    return { status, json: status === 200 || status === 201 ? JSON.parse(text as string) : undefined, seen };
+    const json = status === 200 || status === 201 ? JSON.parse(text as string) : undefined;
+    for (const { id, name } of [json ?? []].flat() as Acknowledged[]) {
+      if ((nameOf.get(id) ?? name) !== name) renamed.push(seen);
+      nameOf.set(id, name);
+    }
+    return { status, json, seen };
   }
 
   async function create(server: number, retries: boolean) {
@@ -74,7 +82,8 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
       const known = newest;
       if (known > 0) {
         const cursor = Buffer.from(`after:${known - 1}`).toString('base64url');
-        const path = byList && known > 1 ? `?limit=1&cursor=${cursor}` : `/${known}`;
+        // Also the next one, which nobody may have seen acknowledged.
+        const path = byList && known > 1 ? `?limit=2&cursor=${cursor}` : `/${known}`;
         const { status, json, seen } = await send(server, 'read', path);
         if (status === 404 || (status === 200 && [json].flat()[0]?.id !== known)) stale.push(seen);
       }
@@ -90,6 +99,7 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     replies,
     acknowledged,
     stale,
+    renamed,
     async stop() {
       stopped = true;
       await Promise.all(running);

@@ -252,7 +252,7 @@ function createPool(
         job.client = undefined;
         job.refused = error;
       } finally {
-        metrics?.query(job.writes > 0 ? 'write' : 'read', performance.now() - begun);
+        metrics?.query(job.writes > 0 ? 'write' : 'read', Math.min(performance.now() - begun, deadlineMs));
         // Otherwise abandon() releases it.
         if (!job.late) client.release(isUnusable || isInTransaction(client));
       }

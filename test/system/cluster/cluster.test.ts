@@ -30,6 +30,13 @@ const freeze =
     return () => node.signal(what, 'SIGCONT');
   };
 
+/** Both standbys lack what is committed from now on. */
+const loseWal = (cluster: Cluster, primary: Node) =>
+  cluster.cutOff(
+    primary,
+    cluster.nodes.filter((node) => node !== primary),
+  );
+
 const faults: Fault[] = [
   ['kill -9 of the primary', 15_000, ({ primary }) => primary.signal('postgres', 'SIGKILL')],
   ['PostgreSQL stands still for 5 s', 5000, freeze('postgres')],
@@ -51,6 +58,21 @@ const faults: Fault[] = [
       void cluster.control('switchover', '--leader', primary.name, '--candidate', standby.name, '--force'),
   ],
   ['the synchronous standby stands still for 15 s', 15_000, freeze('both', 'standby')],
+  ['no WAL reaches the standbys for 20 s', 20_000, ({ cluster, primary }) => loseWal(cluster, primary)],
+  [
+    'no WAL reaches the standbys for 4 s, then the machine of the primary dies, and starts after 40 s',
+    40_000,
+    async ({ cluster, primary }) => {
+      const deliver = loseWal(cluster, primary);
+      // Longer than the deadline of a create.
+      await sleep(4000);
+      primary.signal('both', 'SIGKILL');
+      return () => {
+        deliver();
+        primary.start();
+      };
+    },
+  ],
   [
     'the machine of the primary dies, and starts after 40 s',
     40_000,
@@ -67,6 +89,16 @@ const faults: Fault[] = [
       const leader = etcd[leads.indexOf(true)];
       leader?.kill();
       return leader?.start;
+    },
+  ],
+  [
+    'all of etcd is killed for 30 s',
+    30_000,
+    ({ cluster: { etcd } }) => {
+      for (const member of etcd) member.kill();
+      return () => {
+        for (const member of etcd) member.start();
+      };
     },
   ],
   ['the primary is cut off from everything for 40 s', 40_000, ({ cluster, primary }) => cluster.unplug(primary)],
@@ -125,12 +157,16 @@ async function start() {
 
 type Run = Awaited<ReturnType<typeof start>>;
 
+/** The longest time in milliseconds between two of these replies. */
+const longestGap = (replies: Reply[]) =>
+  Math.max(...replies.map(({ ended }, at) => ended - (replies[at - 1]?.ended ?? ended)));
+
 /** Injects a fault, waits until the cluster has settled, and returns and prints what clients saw meanwhile. */
 async function observe([name, ms, inject]: Fault, { cluster, entrance, load, watched }: Run) {
   await settled(cluster);
   await sleep(2000);
-  const { replies, stale, acknowledged } = load;
-  const [staleBefore, acknowledgedBefore] = [stale.length, acknowledged.length];
+  const { replies, stale, renamed, acknowledged } = load;
+  const [staleBefore, renamedBefore, acknowledgedBefore] = [stale.length, renamed.length, acknowledged.length];
   const { primary, standby } = rolesOf(cluster);
   const from = performance.now();
   const heal = await inject({ cluster, entrance, primary, standby });
@@ -148,13 +184,15 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
   const found = {
     ...(await compare(urlOf(rolesOf(cluster).primary), acknowledged.slice(acknowledgedBefore))),
     stale: stale.slice(staleBefore),
+    renamed: renamed.slice(renamedBefore),
     writingAgainMs: Math.max(0, ...writingAgain),
     slowestMs: Math.max(...within.map(({ begun, ended }) => ended - begun)),
     unexpected: within.filter(({ status }) => ![200, 201, 404, 503].includes(status)),
   };
   figure(name, {
-    ...{ ...found, stale: found.stale.length, unexpected: found.unexpected.length },
+    ...{ ...found, stale: found.stale.length, renamed: found.renamed.length, unexpected: found.unexpected.length },
     ...{ acknowledged: acknowledged.length - acknowledgedBefore },
+    withoutReadsS: longestGap(within.filter(({ kind, status }) => kind === 'read' && status === 200)) / 1000,
     promotionAfterS: promoted.map((at) => ((at - from) / 1000).toFixed(1)).join(' and ') || '-',
   });
   return found;
@@ -169,7 +207,7 @@ test('through one HAProxy nothing is lost, duplicated or stale, whatever fails',
   for (const fault of chosen) {
     const [name] = fault;
     const found = await observe(fault, run);
-    expect.soft(found, name).toMatchObject({ ...nothing, stale: [], unexpected: [] });
+    expect.soft(found, name).toMatchObject({ ...nothing, stale: [], renamed: [], unexpected: [] });
     expect.soft(found.slowestMs, `${name}: the slowest answer`).toBeLessThan(5000);
     expect.soft(found.writingAgainMs, `${name}: writing again`).toBeLessThan(3000);
   }

@@ -215,6 +215,17 @@ export async function startPatroni() {
       network.setLink(machine, 'down');
       return () => network.setLink(machine, 'up');
     },
+    /** Drops what a machine sends to others; the function that it returns ends it. */
+    cutOff(machine: Machine, others: Machine[]) {
+      const change = (verb: 'add' | 'delete') => {
+        for (const { address } of others) {
+          const [file = '', ...args] = [...machine.under, 'ip', 'route', verb, 'blackhole', address];
+          execFileSync(file, args, quiet);
+        }
+      };
+      change('add');
+      return () => change('delete');
+    },
     /** Runs patronictl. */
     control: (...args: string[]) =>
       execFileSync('/usr/bin/patronictl', ['-c', `${root}/node1.yml`, ...args], { encoding: 'utf8' }),
