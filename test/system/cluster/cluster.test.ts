@@ -60,12 +60,12 @@ const faults: Fault[] = [
   ['the synchronous standby stands still for 15 s', 15_000, freeze('both', 'standby')],
   ['no WAL reaches the standbys for 20 s', 20_000, ({ cluster, primary }) => loseWal(cluster, primary)],
   [
-    'no WAL reaches the standbys for 4 s, then the machine of the primary dies, and starts after 40 s',
+    'no WAL reaches the standbys for 3.5 s, then the machine of the primary dies, and starts after 40 s',
     40_000,
     async ({ cluster, primary }) => {
       const deliver = loseWal(cluster, primary);
       // Longer than the deadline of a create.
-      await sleep(4000);
+      await sleep(3500);
       primary.signal('both', 'SIGKILL');
       return () => {
         deliver();
@@ -157,7 +157,7 @@ async function start() {
 
 type Run = Awaited<ReturnType<typeof start>>;
 
-/** The longest time in milliseconds between two of these replies. */
+/** The longest time in milliseconds between two of these replies, with that for which a program that the test waits for kept it from asking. */
 const longestGap = (replies: Reply[]) =>
   Math.max(...replies.map(({ ended }, at) => ended - (replies[at - 1]?.ended ?? ended)));
 

@@ -141,10 +141,15 @@ test.for([10, 1])(
     await server.add(named('first'));
     let stopped = false;
     const statuses = new Set<string>();
+    let [lastRead, withoutReadsMs] = [performance.now(), 0];
     const send = async (kind: string, method: string, path: string, body?: object) => {
       while (!stopped) {
         const { status } = await server.call(key, method, path, body).catch(() => ({ status: 0 }));
         statuses.add(`${kind} ${status}`);
+        if (status === 200) {
+          withoutReadsMs = Math.max(withoutReadsMs, performance.now() - lastRead);
+          lastRead = performance.now();
+        }
         if (status !== 200) await sleep(20);
       }
     };
@@ -161,13 +166,14 @@ test.for([10, 1])(
     standby.freeze();
     await sleep(6000);
     statuses.clear();
+    withoutReadsMs = 0;
     let [most, mostOpen] = [0, 0];
     for (const until = performance.now() + tier(10_000, 240_000); performance.now() < until; await sleep(100)) {
       most = Math.max(most, await waiting());
       mostOpen = Math.max(mostOpen, await backends());
     }
     expect([...statuses].sort()).toEqual(['read 200', 'write 503']);
-    figure(`a standby that is away, connections=${connections}`, { waiting: most, backends: mostOpen });
+    figure(`a standby that is away, connections=${connections}`, { waiting: most, backends: mostOpen, withoutReadsMs });
     expect(most).toBeGreaterThan(0);
     expect(most).toBeLessThanOrEqual(connections === 1 ? 1 : mostWaiting);
     expect(mostOpen).toBeLessThanOrEqual(connections === 1 ? 3 : maxBackends);
