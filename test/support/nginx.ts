@@ -115,7 +115,7 @@ export async function startContained(place: keyof typeof containers, upstreams: 
   const folder = temporaryFolder();
   const found: number[] = [];
   let text = replaceAll(read(`deploy/nginx/${place}.conf`), { '/tmp/': `${folder}/` });
-  text = text.replace(/set_real_ip_from \S+;/, 'set_real_ip_from 127.0.0.1;');
+  text = text.replace('set_real_ip_from', 'set_real_ip_from 127.0.0.1; $&');
   for (const [at, address] of containers[place].addresses.entries())
     text = leadTo(text, address, [upstreams[at] as number]);
   for (const port of containers[place].ports) {

@@ -121,10 +121,10 @@ describe('in a container', () => {
     onTestFinished(() => server.closeAllConnections());
     return { port: await listen(server), arrival: arrival.promise, release: gate.resolve };
   }
-  const ask = (port: number, from: string, path = '/') => {
+  const ask = (port: number, from: string, path = '/', client: string | string[] = '192.0.2.9, 192.0.2.7') => {
     const dispatcher = new Agent({ localAddress: from });
     onTestFinished(() => dispatcher.close());
-    const headers = { host: 'a.test', 'x-forwarded-for': '192.0.2.9, 192.0.2.7', 'x-forwarded-proto': 'https' };
+    const headers = { host: 'a.test', 'x-forwarded-for': client, 'x-forwarded-proto': 'https' };
     return request(`http://127.0.0.1:${port}${path}`, { headers, dispatcher }).then(({ body }) => body.text());
   };
 
@@ -142,6 +142,25 @@ describe('in a container', () => {
     release();
     expect(await held).toBe('pod a.test 192.0.2.7 https');
     expect(await ended).toMatchObject({ code: 0 });
+  });
+
+  test.each([
+    ['sidecar', '10.244.3.4'],
+    ['compose', '192.168.1.5'],
+    ['compose', '172.17.0.9'],
+  ] as const)('of %s, a client in the network of the proxy, %s, cannot choose its address', async (place, client) => {
+    const { port } = await startShowing('it');
+    const { ports } = await startContained(place, [port, port]);
+    const forged = '192.0.2.9';
+    for (const header of [
+      client,
+      `${forged}, ${client}`,
+      `${forged}, 10.244.0.1, 192.168.0.1, 127.0.0.1, ${client}`,
+      [forged, client],
+      [`${forged}, 192.168.0.1`, `172.17.0.1,${client}`],
+      `nonsense, ${client}`,
+    ])
+      expect(await ask(ports[0] as number, '127.0.0.1', '/', header), `${header}`).toBe(`it a.test ${client} https`);
   });
 
   test('of Compose, nginx leads each port to a deployment of its own', async () => {
