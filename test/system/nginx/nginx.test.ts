@@ -5,6 +5,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { newSecret } from '../../../src/core/accounts.ts';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
 import type { Answer } from '../../support/documented.ts';
@@ -177,7 +178,7 @@ describe('the logs have every request', () => {
   const get = (target: string, headers = rest) => `GET ${target} HTTP/1.1\r\n${headers}\r\n`;
   const post = (headers: string) => get(path, headers).replace('GET', 'POST');
 
-  /** Every way to send a link in a request, also in requests that nginx rejects at different moments. */
+  /** Every way to send a secret in a request, also in requests that nginx rejects at different moments. */
   const requests = [
     get(path),
     `${post(`${rest}Content-Length: 1\r\n`)}x`,
@@ -186,37 +187,117 @@ describe('the logs have every request', () => {
     post(`Host: ${name}\r\nContent-Length: 9\r\n`),
     get(path).replace('GET', 'TRACE'),
     get(path.replace('links', 'l%69nks')),
+    get(path.replace('TOKEN', 'ENCODED')),
+    get(path.replace('TOKEN', 'MIXED')),
     get(`https://${name}${path}`),
+    get(`https://zoo:TOKEN@${name}/docs`),
     get(path, rest.replace(name, 'other.example.com')),
     get(path, ''),
     get(path, `${rest}b@d\x01: x\r\n`),
     get(`${path}?${'x'.repeat(70_000)}`),
     // The headers do not end.
     get(path).slice(0, -2),
+    get(path).replace('/1.1', '/1.0'),
+    get(path).replace('/1.1', '/TOKEN'),
+    get(path).replace(' HTTP/1.1', ''),
     get('/docs/icon.svg', `${rest}Referer: https://${name}${path}\r\n`),
+    ...['/v1/pets/TOKEN', '/v1/pets?TOKEN', '/v1/pets#TOKEN', '//TOKEN', '/v1/pets/1?a=MIXED'].map((to) => get(to)),
+    ...['TOKEN', 'x/1 (TOKEN)', 'curl/8 ENCODED'].map((agent) => get('/v1/pets', `${rest}User-Agent: ${agent}\r\n`)),
+    ...['TOKEN', 'xTOKEN', 'TOKEN/'].map((method) => get('/v1/pets').replace('GET', method)),
+    get('/v1/pets', `Host: TOKEN.${name}\r\nConnection: close\r\nX-Forwarded-For: TOKEN\r\nCookie: a=TOKEN\r\n`),
+    'TOKEN\r\n\r\n',
   ];
+  const encode = (text: string) => text.replace(/./g, (char) => `%${char.charCodeAt(0).toString(16)}`);
+  /** Halfway, so that each part is shorter than what is cut. */
+  const mix = (text: string) => text.slice(0, 22) + encode(text.slice(22, 23)) + text.slice(23);
+  /** A part of a secret is a leak, too. */
+  const partsOf = (secret: string) =>
+    [secret.slice(9), encode(secret.slice(9))].flatMap((text) => [
+      text.slice(0, 9),
+      text.slice(12, 24),
+      text.slice(-9),
+    ]);
 
   test.each([
     ['answers', async () => startBehindNginx()],
     ['is down', () => startNginxAlone()],
-  ])('and never the path of a one-time link, if the server %s', async (_what, start) => {
+  ])('and never a one-time link or a key, if the server %s', async (_what, start) => {
     const { https, ca, raw, rawHttp, accessLog, written } = await start();
-    const overHttp2 = newToken().token;
-    const tokens = new Map([[overHttp2, 'HTTP/2']]);
+    const sentAs = new Map<string, string>();
+    const make = [
+      () => newToken().token,
+      () => newSecret(true).key.replace('ast_live', 'ast_l1ve'),
+      () => newSecret(true).key,
+    ];
     const sent = requests.flatMap((text) =>
-      [raw, rawHttp].map((send) => {
-        const { token } = newToken();
-        tokens.set(token, text.slice(0, 200));
-        // nginx resets a connection that times out.
-        return send(text.replace('TOKEN', token)).catch(() => {});
-      }),
+      [raw, rawHttp].flatMap((send) =>
+        make.map((makeSecret) => {
+          const secret = makeSecret();
+          sentAs.set(secret, text.slice(0, 200));
+          const bytes = text.replaceAll('TOKEN', secret).replaceAll('ENCODED', encode(secret));
+          // nginx resets a connection that times out.
+          return send(bytes.replaceAll('MIXED', mix(secret))).catch(() => {});
+        }),
+      ),
     );
     const session = connectHttp2(`https://127.0.0.1:${https}`, { ca, servername: name });
     onTestFinished(() => session.destroy());
-    const stream = session.request({ ':path': path.replace('TOKEN', overHttp2), ':authority': name });
-    await Promise.all([...sent, once(stream, 'response')]);
-    await expect.poll(() => accessLog().split('\n').length - 1).toBe(tokens.size);
+    for (const target of [path, '/v1/pets?TOKEN', '/v1/pets']) {
+      const { token } = newToken();
+      sentAs.set(token, `HTTP/2 ${target}`);
+      const headers = { 'user-agent': `x/1 ${token}`, referer: token, cookie: token, authorization: `Bearer ${token}` };
+      const stream = session.request({ ':path': target.replace('TOKEN', token), ':authority': name, ...headers });
+      sent.push(once(stream, 'response').then(() => {}));
+    }
+    await Promise.all(sent);
+    await expect.poll(() => accessLog().split('\n').length - 1).toBe(sentAs.size);
     const all = written();
-    expect([...tokens].filter(([token]) => all.includes(token)).map(([, text]) => text)).toEqual([]);
+    const leaks = [...sentAs].filter(([secret]) => partsOf(secret).some((part) => all.includes(part)));
+    expect(leaks.map(([, text]) => text)).toEqual([]);
+  });
+
+  test('legibly: method, path and client, but no query', async () => {
+    const { raw, call, https, ca, accessLog, authorization } = await startBehindNginx();
+    const browser =
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Safari/604.1';
+    await call('GET', '/v1/pets/123', { authorization, 'user-agent': browser });
+    await call('GET', '/v1/pets?status=sold', { 'user-agent': 'curl/8.14.1' });
+    await call('POST', '/v1/pets?', {}, 'x'.repeat(140_000));
+    await call('GET', `/account/links/${newToken().token}/x`, { 'user-agent': `x/1 ${newToken().token} y` });
+    await call('GET', `/${'a/'.repeat(300)}`, { 'user-agent': 'é'.repeat(300) });
+    await raw(`GET /%61ccount/sign-in#a HTTP/1.0\r\nHost: ${name}\r\n\r\n`);
+    await raw(`GET http://${name}/docs HTTP/1.1\r\nHost: ${name}\r\nConnection: close\r\n\r\n`);
+    await raw('GET /v1/pets\r\n');
+    // Its host would have a password.
+    await raw(`GET HTTPS://zoo:otters@${name} HTTP/1.1\r\n\r\n`);
+    await raw('nonsense\r\n\r\n');
+    const session = connectHttp2(`https://127.0.0.1:${https}`, { ca, servername: name });
+    onTestFinished(() => session.destroy());
+    await once(session.request({ ':path': '/docs/icon.svg?a', ':authority': name }).resume(), 'end');
+    const requests = () => accessLog().match(/(?<=\] )"[^"]*" \d+/g);
+    await expect
+      .poll(requests)
+      .toEqual([
+        '"GET /v1/pets/123 HTTP/1.1" 404',
+        '"GET /v1/pets HTTP/1.1" 401',
+        '"POST /v1/pets HTTP/1.1" 413',
+        '"GET /account/links/... HTTP/1.1" 404',
+        expect.stringMatching(/^"GET (\/a){50}\.\.\. HTTP\/1\.1" 404$/),
+        '"GET /%61ccount/sign-in HTTP/1.0" 400',
+        '"GET /docs HTTP/1.1" 200',
+        '"GET /v1/pets " 400',
+        '"GET  " 400',
+        '"-" 400',
+        '"GET /docs/icon.svg HTTP/2.0" 200',
+      ]);
+    const agents = accessLog().match(/(?<="-" )"[^"]*"/g);
+    expect(agents).toEqual([
+      `"${browser}"`,
+      '"curl/8.14.1"',
+      '"-"',
+      '"x/1 "',
+      expect.stringMatching(/^"(\\x..){100}"$/),
+      ...Array(6).fill('"-"'),
+    ]);
   });
 });
