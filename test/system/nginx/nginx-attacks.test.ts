@@ -1,6 +1,7 @@
 /** Tests the files of nginx under attack: a client with many connections can only slow itself, and a full kind of slots leaves the others alone. */
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type NginxOptions, name, needNginx, startNginx } from '../../support/nginx.ts';
@@ -50,12 +51,14 @@ const withKey = (at: number, scheme = 'Bearer ') =>
   `Authorization:${scheme}${keyOf(at)}${scheme.startsWith('\t') ? '\t ' : ''}\r\n`;
 const schemes = [' Bearer ', ' bearer  ', 'BEARER\t', '\tbEaReR \t '];
 const session = 's'.repeat(43);
-const cookies = [
-  `session=${session}`,
-  `a=b; __Host-session=${session}`,
-  `session-3000=${session};a=b`,
-  `session = "${session}" ;a`,
+/** The cookies of one session, as the server reads them. `other`: another token each time, which must not count. */
+const cookies: ((other: string) => string)[] = [
+  (other) => `session=${other}; session-x=${other}; __Host-session=${session}`,
+  (other) => `__Host-session=${session}; __Host-session=${other}`,
+  (other) => `a;x__Host-session=${other};\t__Host-session = ${session} ;a=b`,
+  (other) => `__Host-sessio=${other};__host-session=${other};__Host-session\t=${session}`,
 ];
+const cookieOf = (at: number) => cookies[at % cookies.length]?.(String(at).padEnd(43, 'o'));
 
 const realAddress = { inHttp: 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;' };
 
@@ -64,16 +67,23 @@ describe('has its own share alone:', () => {
     [
       'a /64 network with zeros',
       30,
-      (at) => ({ headers: `X-Address: 2001:db8::${at + 1}:0:0:1\r\n` }),
+      (at) => ({ headers: `X-Address: 2001:db8::${at + 1}:0:0:1\r\n${withKey(at)}` }),
       { headers: 'X-Address: 2001:db8:0:1::1\r\n' },
       realAddress,
     ],
     [
       'an IPv4 address on an IPv6 socket',
       30,
-      () => ({ headers: 'X-Address: ::ffff:192.0.2.1\r\n' }),
+      (at) => ({ headers: `X-Address: ::ffff:192.0.2.1\r\n${withKey(at)}` }),
       { headers: 'X-Address: ::ffff:192.0.2.2\r\n' },
       realAddress,
+    ],
+    ['an address without a key', 20, () => ({}), { headers: withKey(0) }],
+    [
+      'an address with what is no key',
+      20,
+      (at) => ({ headers: `Authorization: Bearer ${keyOf(at)}${at % 2 ? 'x' : '-'}\r\n` }),
+      { headers: withKey(0) },
     ],
     ['an address with many keys', 30, (at) => ({ headers: withKey(at) }), { from: '127.0.0.2', headers: withKey(0) }],
     [
@@ -88,9 +98,9 @@ describe('has its own share alone:', () => {
       (at) => ({
         from: `127.0.1.${at + 1}`,
         target: 'GET /account',
-        headers: `Cookie: ${cookies[at % cookies.length]}\r\n`,
+        headers: `Cookie: ${cookieOf(at)}\r\n`,
       }),
-      { from: '127.0.1.1', target: 'GET /account', headers: `Cookie: ${cookies[0]?.replace('=s', '=t')}\r\n` },
+      { from: '127.0.1.1', target: 'GET /account', headers: `Cookie: __Host-session=t${session.slice(1)}\r\n` },
     ],
     [
       'an address on the account pages',
@@ -113,8 +123,8 @@ describe('has its own share alone:', () => {
 describe('when all slots of a kind are taken, the rest gets 503 at once, and the other kinds are served:', () => {
   /** `ofAnAddress`: so many that no limit of its own is met. */
   const kinds: [target: string, slots: number, ofAnAddress: number][] = [
-    ['GET /v1/pets', 256, 30],
-    ['POST /v1/pets', 256, 30],
+    ['GET /v1/pets', 256, 20],
+    ['POST /v1/pets', 256, 20],
     ['POST /account/sign-in', 12, 6],
   ];
 
@@ -147,12 +157,54 @@ test('heads and bodies that pause never reach the server, and their connections 
     request.resume().on('end', () => response.end());
   });
   const begin = (at: number, bytes: string) =>
-    nginx.raw(`POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\n${bytes}`, `127.0.1.${1 + (at % 10)}`).catch(() => '');
+    nginx.raw(`POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\n${bytes}`, `127.0.1.${1 + (at % 30)}`).catch(() => '');
   const slow = Array.from(Array(300), (_, at) => begin(at, at % 2 ? 'X-' : 'Content-Length: 9\r\n\r\n{'));
   for (const target of ['GET /v1/pets', 'POST /v1/pets'])
     expect(await visit(nginx, { target, headers: 'Content-Length: 0\r\n' })).toMatch(served);
   expect(new Set(await Promise.all(slow))).toEqual(new Set(['']));
   expect(reached).toBe(2);
+});
+
+describe('without a key, an address leaves a neighbour behind it that has one alone:', () => {
+  /** Each attack resolves when nginx has its requests. */
+  test.each<[attack: string, begin: (nginx: Nginx) => Promise<void>]>([
+    [
+      '30 bodies that take their time',
+      async ({ open }) => {
+        const post = `POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\nContent-Length: 999\r\n\r\n{`;
+        const sockets = Array.from(Array(30), () => open().on('error', () => {}));
+        const timer = setInterval(() => sockets.map((socket) => socket.write(' ')), 1000);
+        onTestFinished(() => {
+          clearInterval(timer);
+          for (const socket of sockets) socket.destroy();
+        });
+        for (const socket of sockets) socket.write(post);
+        await expect.poll(() => sockets.filter(({ bytesRead }) => bytesRead > 0).length).toBe(10);
+      },
+    ],
+    [
+      '32 streams of HTTP/2 that read nothing',
+      async ({ https, ca }) => {
+        const settings = { initialWindowSize: 0 };
+        const session = connectHttp2(`https://127.0.0.1:${https}`, { ca, servername: name, settings });
+        onTestFinished(() => session.destroy());
+        for (let at = 0; at < 32; at++) {
+          const stream = session.request({ ':path': '/v1/pets', ':authority': name });
+          // Without a listener, Node would cancel it.
+          stream.on('response', () => {}).on('error', () => {});
+        }
+        await once(session, 'connect');
+        await new Promise((resolve) => session.ping(resolve));
+      },
+    ],
+  ])('%s', async (_attack, begin) => {
+    const nginx = await startBefore((_request, response) => void response.end('{}'));
+    await begin(nginx);
+    expect(await visit(nginx, {})).toMatch(rejected);
+    for (const target of ['GET /v1/pets', 'POST /v1/pets', 'GET /account'])
+      expect(await visit(nginx, { target, headers: `${withKey(0)}Content-Length: 0\r\n` })).toMatch(served);
+    expect(await visit(nginx, {})).toMatch(rejected);
+  });
 });
 
 test('clients that read nothing of a page of 600 KB hold no slot', async () => {
@@ -163,7 +215,7 @@ test('clients that read nothing of a page of 600 KB hold no slot', async () => {
     const socket = nginx.open(`127.0.1.${1 + (at % 10)}`);
     onTestFinished(() => void socket.destroy());
     socket.on('error', () => {});
-    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
+    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: ${name}\r\n${withKey(at % 10)}\r\n`);
     const [head] = await once(socket, 'data');
     socket.pause();
     return String(head);
@@ -213,7 +265,7 @@ test('no secret is written, and no refusal is a line in the error log', async ()
     `Authorization: Bearer ast_live_${secret}${'x'.repeat(300)}\r\n`,
     `Cookie: session=${secret}; session-3000=${secret}${'x'.repeat(300)}\r\n`,
   ];
-  const hold = Array.from(Array(30), () => visit(nginx, { target: 'GET /held' }));
+  const hold = Array.from(Array(30), (_, at) => visit(nginx, { target: 'GET /held', headers: withKey(at) }));
   await expect.poll(nginx.held).toBe(30);
   for (const header of headers)
     for (const from of ['127.0.0.1', '127.0.0.2'])
@@ -225,18 +277,26 @@ test('no secret is written, and no refusal is a line in the error log', async ()
   expect(nginx.errorLog()).toBe('');
 });
 
-test('an address may send 500 requests a second, after the first 1,000, and others theirs', async () => {
-  const { raw } = await startBefore((_request, response) => void response.end());
-  const get = `GET / HTTP/1.1\r\nHost: ${name}\r\n\r\n`;
-  const last = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
-  // A connection serves 1,000 requests.
-  const ask = () => raw(get.repeat(900) + last, '127.0.0.9');
-  const begun = performance.now();
-  const answers = (await Promise.all([ask(), ask(), ask(), ask()])).join('');
-  const allowed = 1001 + ((performance.now() - begun) / 1000) * 500;
-  const accepted = answers.split('HTTP/1.1 200 ').length - 1;
-  expect(accepted).toBeGreaterThanOrEqual(1000);
-  expect(accepted).toBeLessThanOrEqual(allowed);
-  expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(rejected);
-  expect(await raw(last, '127.0.0.8')).toMatch(served);
-});
+test.each([
+  ['with keys', 500, 1000, withKey(0)],
+  ['without a key', 300, 600, ''],
+])(
+  'an address %s may send %i requests a second, after the first %i, and others theirs',
+  async (_what, rate, burst, headers) => {
+    const { raw } = await startBefore((_request, response) => void response.end());
+    const get = `GET / HTTP/1.1\r\nHost: ${name}\r\n${headers}\r\n`;
+    const last = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+    // A connection serves 1,000 requests.
+    const ask = () => raw(get.repeat(900) + last, '127.0.0.9');
+    const begun = performance.now();
+    const answers = (await Promise.all([ask(), ask(), ask(), ask()])).join('');
+    const allowed = burst + 1 + ((performance.now() - begun) / 1000) * rate;
+    const accepted = answers.split('HTTP/1.1 200 ').length - 1;
+    expect(accepted).toBeGreaterThanOrEqual(burst);
+    expect(accepted).toBeLessThanOrEqual(allowed);
+    expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(rejected);
+    expect(await raw(last, '127.0.0.8')).toMatch(served);
+    // A neighbour with a key, behind an address that sends no more of those without one.
+    if (!headers) expect(await raw(last.replace('\r\n', `\r\n${withKey(0)}`), '127.0.0.9')).toMatch(served);
+  },
+);

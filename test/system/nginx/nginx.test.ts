@@ -1,5 +1,6 @@
 /** Tests the files of nginx with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -9,7 +10,14 @@ import { newSecret } from '../../../src/core/accounts.ts';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
 import type { Answer } from '../../support/documented.ts';
-import { name, needNginx, startContained, startNginx, startNginxAlone } from '../../support/nginx.ts';
+import {
+  type NginxOptions,
+  name,
+  needNginx,
+  startContained,
+  startNginx,
+  startNginxAlone,
+} from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
 import { listen } from '../../support/raw.ts';
 
@@ -28,9 +36,9 @@ function expectError({ status, headers, text }: Answer, code: ErrorCode) {
   });
 }
 
-async function startBehindNginx() {
+async function startBehindNginx(options: NginxOptions = {}) {
   const server = await startServer({ env: { BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' } });
-  const nginx = await startNginx(server.port);
+  const nginx = await startNginx(server.port, options);
   const authorization = `Bearer ${await server.firstKey()}`;
   return { server, ...nginx, authorization };
 }
@@ -52,6 +60,94 @@ test("a request through nginx is forwarded unchanged, with the client's real add
   for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
   expect((await call('GET', '/v1/pets', { 'x-forwarded-for': '192.0.2.1' })).status).toBe(401);
   await server.seen('stdout', /"status":401,.*"address":"127\.0\.0\.1"/);
+});
+
+describe('nginx sees what the server sees:', () => {
+  /** Lets nginx write, for each request that `observe` sends, what `text` has. */
+  async function startObserved(text: string) {
+    const nginx = await startBehindNginx({ inHttp: `log_format seen '$http_x_at ${text}'; access_log seen.log seen;` });
+    let at = 0;
+    const observe = async (target: string, more = '') => {
+      at += 1;
+      const headers = `Host: ${name}\r\nX-At: ${at}\r\nAccept: text/html\r\nContent-Length: 0\r\nConnection: close\r\n`;
+      const answer = await nginx.raw(`${target} HTTP/1.1\r\n${headers}${more}\r\n`);
+      const line = () => new RegExp(`^${at} (.*)$`, 'm').exec(readFileSync(`${nginx.folder}/seen.log`, 'utf8'));
+      await expect.poll(line).not.toBe(null);
+      return { answer, seen: line()?.[1] };
+    };
+    return { ...nginx, observe };
+  }
+
+  test('all that it serves as an account page takes the slots of pages, however the path is written', async () => {
+    const { observe } = await startObserved('$proxy_host');
+    const hidden = 'keys/a%2f..%2f..%2f..%2fx';
+    const served = [
+      ...['GET /account', 'HEAD /account?x=/v1/pets', 'M-SEARCH /account', 'OPTIONS /account', 'GET /account/unknown'],
+      ...['GET /%61ccount', 'GET /%61%63%63%6F%75%6e%74/sign-in', 'POST /accoun%74/sign-in', 'GET /account/%ff'],
+      ...[`GET http://${name}/account/sign-in`, `GET https://${name}/%61ccount/${hidden}`],
+      ...['GET /account#/v1', 'GET /account/sign-in#/../../v1/pets', 'GET /%61ccount#'],
+      ...[`GET /account/${hidden}`, `POST /account/${hidden}/rotate`, `POST /%61ccount/${hidden}/rotate`],
+      ...[`POST /%61ccount/${hidden.replace('x', '%0a')}/rotate`, `POST /accoun%74/${hidden.replace('x', 'v1%20')}`],
+      ...['GET /account/x/../../v1/pets', 'GET /account/%2e%2e/v1/pets', 'POST /account/../v1/pets'],
+    ];
+    const writes = ['POST /v1/pets', 'POST /%761/pets?/account', 'POST /quickstart/messages', 'POST /accounts'];
+    const reads = [
+      ...['GET /', 'GET /docs', 'GET /v1/pets?x=/account', 'GET /v1/pets#/account', `GET http://${name}?/account`],
+      ...['GET /accounts', 'GET /account;x', 'GET /ACCOUNT', 'GET /%41ccount', 'GET /account\\x'],
+    ];
+    // nginx takes them for account pages. The server has nothing there, so nobody misses a slot.
+    const nothing = [
+      ...['GET //account', 'GET /./account', 'GET /v1/../account', 'GET /%2faccount', 'GET /account%2fkeys'],
+      ...[
+        'GET /v1/pets/..%2f..%2faccount',
+        'GET /account%0a',
+        'GET /account%3fx',
+        'GET /account%23',
+        'GET /%2561ccount',
+      ],
+    ];
+    for (const [targets, kind, isPage] of [
+      [served, 'pages', true],
+      [writes, 'writes', false],
+      [reads, 'reads', false],
+      [nothing, 'pages', false],
+    ] as const)
+      for (const target of targets) {
+        const { answer, seen } = await observe(target);
+        const found = [answer.includes("form-action 'self'"), seen];
+        expect.soft(found, target).toEqual([isPage, `animal_store_production_${kind}`]);
+        if (kind === 'pages' && !isPage) expect.soft(answer, target).toMatch(/^HTTP\/1\.1 40[14] /);
+      }
+  });
+
+  test('the session is the one that it reads', async () => {
+    const { observe, call } = await startObserved('$animal_store_session');
+    const headers = { origin: `https://${name}`, 'content-type': 'application/x-www-form-urlencoded' };
+    const { headers: made } = await call(
+      'POST',
+      '/account/sign-up',
+      headers,
+      'name=zoo&password=seven+otters+sing+at+noon',
+    );
+    const [, token = ''] = /^__Host-session=([\w-]{43});/.exec(`${made['set-cookie']}`) ?? [];
+    expect(token).not.toBe('');
+    const other = newToken().token;
+    const cookies: [isRead: boolean, cookie: string][] = [
+      [true, `__Host-session=${token}`],
+      [true, `session=${other}; session-443=${other}; session-x=${other};a; __Host-session\t= ${token} ;b=`],
+      [true, `__Host-session=${token}; __Host-session=${other}`],
+      [true, `x__Host-session=${other}\r\nCookie: __host-session=${other}\r\nCookie: __Host-session=${token}`],
+      [false, `__Host-session=${other}; __Host-session=${token}`],
+      [false, `session=${token}; __Host-session-443=${token}`],
+      [false, `__Host-session="${token}"`],
+      [false, `__Host-session=${token}=`],
+      [false, `x=__Host-session=${token}`],
+    ];
+    for (const [isRead, cookie] of cookies) {
+      const { answer, seen } = await observe('GET /account', `Cookie: ${cookie}\r\n`);
+      expect([cookie, answer.slice(9, 12), seen === token]).toEqual([cookie, isRead ? '200' : '303', isRead]);
+    }
+  });
 });
 
 test('TLS 1.3 is spoken, and sessions of TLS 1.2 are resumed', async () => {
