@@ -40,8 +40,8 @@ GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_err
   ON api_key_usage TO :"role";
 GRANT SELECT, INSERT, DELETE ON api_key_error TO :"role";
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
--- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt TO :"role";
+-- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
 GRANT SELECT, INSERT ON form_token, timeline TO :"role";
 

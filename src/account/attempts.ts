@@ -1,4 +1,4 @@
-/** Limits failed attempts to sign in, of an account and of a network, sign-ups, and uses of links. Each process counts for itself, and forgets when it ends. */
+/** Limits failed attempts to sign in, of an account and of a network, forms of sign-up, and uses of links. Each process counts for itself, and forgets when it ends. */
 import type { FastifyRequest } from 'fastify';
 import { codeOf } from '../core/errors.ts';
 import { dayMs, limits, minuteMs } from '../core/limits.ts';
@@ -10,6 +10,9 @@ import { inWords } from './times.ts';
 
 /** For how long a failed attempt to sign in counts. */
 const windowOfSignInMs = 15 * minuteMs;
+
+/** How many networks can have their failures for one account before it is refused to all. */
+const networksPerAccount = 10;
 
 /** Accounts, networks and links, of each kind, whose attempts are remembered. */
 const maxRemembered = 50_000;
@@ -37,23 +40,28 @@ function createLimit(max: number, windowMs: number) {
   };
 }
 
+export const tooManyAccounts = 'Too many new accounts from this address';
+
 type Subject = ReturnType<ReturnType<typeof createLimit>>;
 
 /** Rounded up: whoever tries again then is not too early. */
-const tooMany = (what: string, waitMs: number) =>
+export const tooMany = (what: string, waitMs: number) =>
   rateLimited(waitMs, `${what}: try again ${inWords(Math.ceil(waitMs / minuteMs) * minuteMs)}.`);
 
 /** `now`: by a clock that nobody can set. */
 export function createAttempts(passwords: Passwords, now = () => performance.now()) {
   // Names that somebody makes up push out no network, and networks no account.
-  const accounts = createLimit(limits.failedAttempts, windowOfSignInMs);
   const networks = createLimit(limits.failedAttempts, windowOfSignInMs);
+  // Higher than that of a network: otherwise a stranger could lock out an account's owner.
+  const accounts = createLimit(networksPerAccount * limits.failedAttempts, windowOfSignInMs);
+  // Of those who are signed in: a thief of a session may not try more.
+  const owners = createLimit(limits.failedAttempts, windowOfSignInMs);
   const signUps = createLimit(limits.signUps, dayMs);
   const links = createLimit(limits.linkUses, dayMs);
 
   /** Runs `work` in the turn of the network. The attempt counts, unless `work` takes it back or rejects with `service_unavailable`. */
   async function count<Result>(
-    network: string,
+    { client: { network }, raw: { socket } }: FastifyRequest,
     subjects: Subject[],
     attempt: Attempt,
     what: string,
@@ -65,7 +73,7 @@ export function createAttempts(passwords: Passwords, now = () => performance.now
     // Before the check: simultaneous attempts cannot exceed the limit.
     for (const { add } of subjects) add(attempt);
     try {
-      return await passwords.inTurn(network, work);
+      return await passwords.inTurn(network, work, socket);
     } catch (error) {
       if (codeOf(error) === 'service_unavailable') attempt.at = Number.NEGATIVE_INFINITY;
       throw error;
@@ -76,22 +84,16 @@ export function createAttempts(passwords: Passwords, now = () => performance.now
 
   return {
     /**
-     * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
+     * Runs `check`, which resolves to whether the password is right. Counts a failure for the network, and for the account's name, known or not.
      * Failures of others do not refuse whoever is signed in to the account (`isOwn`). Rejects with HttpError `rate_limited` after too many, and with
-     * ApiError `service_unavailable` if too many are being checked.
+     * ApiError `service_unavailable` if too many are being checked, or if the client is gone before it is checked.
      */
-    async signIn(
-      { client: { network } }: FastifyRequest,
-      name: string,
-      isOwn: boolean,
-      check: (hasher: Hasher) => Promise<boolean>,
-    ) {
+    async signIn(request: FastifyRequest, name: string, isOwn: boolean, check: (hasher: Hasher) => Promise<boolean>) {
       const at = now();
-      // No name has a line feed.
-      const account = accounts(isOwn ? `\n${name}` : name, at);
+      const account = (isOwn ? owners : accounts)(name, at);
       const attempt = { at, running: true };
       const what = `Too many failed attempts in ${windowOfSignInMs / minuteMs} minutes`;
-      return count(network, [account, networks(network, at)], attempt, what, async (hasher) => {
+      return count(request, [account, networks(request.client.network, at)], attempt, what, async (hasher) => {
         const isRight = await check(hasher);
         if (isRight) {
           attempt.at = Number.NEGATIVE_INFINITY;
@@ -103,14 +105,14 @@ export function createAttempts(passwords: Passwords, now = () => performance.now
 
     /** Runs `create`. Counts an attempt for the network or, with `link`, for the link. Rejects like `signIn`. */
     async signUp<Created>(
-      { client: { network } }: FastifyRequest,
+      request: FastifyRequest,
       create: (hasher: Hasher) => Promise<Created>,
       link?: Buffer,
     ): Promise<Created> {
       const at = now();
-      const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
-      const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
-      return count(network, [subject], { at, running: true }, what, create);
+      const subject = link ? links(link.toString('hex'), at) : signUps(request.client.network, at);
+      const what = link ? 'Too many attempts with this link' : tooManyAccounts;
+      return count(request, [subject], { at, running: true }, what, create);
     },
   };
 }

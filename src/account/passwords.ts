@@ -1,5 +1,6 @@
 /** Hashes the passwords of people (OWASP Password Storage Cheat Sheet), a few at a time. */
 import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Socket } from 'node:net';
 import { promisify } from 'node:util';
 import { limits } from '../core/limits.ts';
 import { toNfc } from '../core/schema.ts';
@@ -60,8 +61,9 @@ export function createPasswords(cost = owasp) {
   const hasher = createHasher(cost);
   const inTurn = createLine({ running: maxRunning, waiting: maxWaiting, ofNetwork: limits.passwordsPerNetwork });
   return {
-    /** Runs `work` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many of the network, or of all, are waiting. */
-    inTurn: <Result>(network: string, work: (hasher: Hasher) => Promise<Result>) => inTurn(network, () => work(hasher)),
+    /** Runs `work` when it is the turn of `network`. Rejects like a line (line.ts). */
+    inTurn: <Result>(network: string, work: (hasher: Hasher) => Promise<Result>, socket?: Socket) =>
+      inTurn(network, () => work(hasher), socket),
   };
 }
 

@@ -31,7 +31,11 @@ export function settings(app: App, scope: AccountScope): void {
         const { name, current, password } = readPasswords(request, account.name);
         refuseOther(name, account);
         const { passwordHash: previous } = await checkPassword(scope, request, account.name, current, wrong);
-        const passwordHash = await passwords.inTurn(request.client.network, ({ hash }) => hash(password));
+        const passwordHash = await passwords.inTurn(
+          request.client.network,
+          ({ hash }) => hash(password),
+          request.raw.socket,
+        );
         // Whoever changed the password or the account meanwhile has ended its sessions, too.
         if (!(await people.setPassword(account.id, passwordHash, { session, previous })))
           throw new RefusedError('session_ended');

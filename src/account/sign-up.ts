@@ -4,9 +4,11 @@ import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Account } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
+import { dayMs } from '../core/limits.ts';
 import { hashToken, type Person } from '../core/people.ts';
 import type { SignUp } from '../http/decorations.ts';
 import type { App } from '../http/operation.ts';
+import { tooMany, tooManyAccounts } from './attempts.ts';
 import { FormError, formReader, Name, Password } from './forms.ts';
 import type { AccountScope } from './scope.ts';
 
@@ -47,6 +49,8 @@ export function signUp(app: App, scope: AccountScope): void {
         const account = await people.signUp(name, passwordHash, link, network);
         if (account === 'link_used') throw linkUsed;
         if (account === 'name_taken') throw nameTaken;
+        // At most as long as that.
+        if (account === 'too_many') throw tooMany(tooManyAccounts, dayMs);
         record('account_created', request, account.id);
         return { account, passwordHash };
       },

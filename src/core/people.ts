@@ -55,14 +55,15 @@ export interface PasswordAuthority {
 export interface People {
   /**
    * Adds an account with a password. With `link`, uses up the invitation in the same transaction. `network`: SHA-256 of the person's network,
-   * as which limits count the account. Resolves to `name_taken` or `link_used` if nothing was changed.
+   * as which limits count the account. Resolves to `name_taken`, `link_used` or, if the network has created too many accounts in 24 hours, `too_many`
+   * if nothing was changed.
    */
   signUp(
     name: string,
     passwordHash: string,
     link?: Buffer,
     network?: Buffer,
-  ): Promise<Account | 'name_taken' | 'link_used'>;
+  ): Promise<Account | 'name_taken' | 'link_used' | 'too_many'>;
   /** The account with its password's hash (null: it has none); undefined if there is no such account. */
   findPerson(name: string): Promise<{ account: Account; passwordHash: string | null } | undefined>;
   /**

@@ -1,9 +1,9 @@
 /** Tests of what the store keeps of accounts, keys, sessions and links, and for how long. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { type ApiKey, newSecret, type Owner, RefusedError } from '../../src/core/accounts.ts';
 import { dayMs, hourMs, limits } from '../../src/core/limits.ts';
 import { newToken } from '../../src/core/people.ts';
-import { borrowStore, textRows } from '../support/store.ts';
+import { borrowStore, open, textRows } from '../support/store.ts';
 
 const start = Date.UTC(2027, 0, 1);
 const at = (ms: number) => new Date(start + ms);
@@ -91,6 +91,49 @@ describe('a session', () => {
     expect(await findSession(used)).toBeDefined();
     setTime(12 * hourMs);
     expect(await findSession(used)).toBeUndefined();
+  });
+});
+
+describe('accounts of one network', () => {
+  const network = newHash();
+
+  test('are at most 50 in 24 hours, also if they were deleted; a name that was taken does not count', async () => {
+    const { signUp, removeAccount, setTime, count } = await openWithPeople();
+    for (let number = 0; number < 50; number++) {
+      expect(await signUp('ada', 'old', undefined, network)).toBe('name_taken');
+      expect(await signUp(`a${number}`, 'old', undefined, network)).toMatchObject({ name: `a${number}` });
+    }
+    await removeAccount('a0');
+    setTime(dayMs - 1);
+    expect(await signUp('new', 'old', undefined, network)).toBe('too_many');
+    expect(await signUp('other', 'old', undefined, newHash())).toMatchObject({ name: 'other' });
+    expect(await signUp('invited', 'old')).toMatchObject({ name: 'invited' });
+    setTime(dayMs);
+    expect(await signUp('new', 'old', undefined, network)).toMatchObject({ name: 'new' });
+    for (let number = 0; number < 5; number++) await signUp(`b${number}`, 'old', undefined, network);
+    // Those that are over are deleted.
+    expect(await count('counted_attempt')).toBe(7);
+  });
+
+  test('are at most 50 if two servers create them at the same time', async () => {
+    const { signUp, databaseUrl } = await openWithPeople();
+    const other = await open(databaseUrl, { now: () => at(0) });
+    onTestFinished(other.close);
+    for (let number = 0; number < 48; number++) await signUp(`a${number}`, 'old', undefined, network);
+    const outcomes = await Promise.all(
+      Array.from(Array(8), (_, number) =>
+        (number % 2 ? signUp : other.people.signUp)(`b${number}`, 'old', undefined, network),
+      ),
+    );
+    expect(outcomes.filter((outcome) => outcome === 'too_many')).toHaveLength(6);
+  });
+
+  test('that a clock ahead has counted do not keep out others when it is set back', async () => {
+    const { signUp, setTime } = await openWithPeople();
+    setTime(dayMs);
+    for (let number = 0; number < 50; number++) await signUp(`a${number}`, 'old', undefined, network);
+    setTime(0);
+    expect(await signUp('new', 'old', undefined, network)).toMatchObject({ name: 'new' });
   });
 });
 

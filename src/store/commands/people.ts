@@ -1,11 +1,11 @@
 /** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256. */
-import { clockSkewMs } from '../../core/limits.ts';
+import { clockSkewMs, dayMs, limits } from '../../core/limits.ts';
 import { type LinkPurpose, linkLifetimeMs, type PasswordAuthority } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 import { accountOfSession, passwordOf } from './sessions.ts';
 
-/** Each new link also deletes this many expired ones at most: more than it adds, so that they do not pile up. */
+/** Each new link, and each sign-up, also deletes this many expired rows of its table at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
 interface NewPerson {
@@ -18,15 +18,38 @@ interface NewPerson {
   at: number;
 }
 
-/** Uses up the invitation. Changes nothing if it cannot be used, or if the name is taken. */
-export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'link_used'> {
+/**
+ * How many accounts the network has created in 24 hours, also if they were deleted since. The lock of their rows lets sign-ups of a network follow each
+ * other; the second statement sees what was committed before.
+ */
+function* countSignUps(network: Buffer, at: number): Steps<number> {
+  yield* sql`SELECT id FROM counted_attempt WHERE subject = ${network} AND expires_at > ${at} ORDER BY id ${forUpdate}`;
+  // Not those of the future: the clock was set back.
+  const [counted] = yield* sql<{ accounts: number }>`
+    SELECT count(*) AS accounts FROM counted_attempt
+    WHERE subject = ${network} AND expires_at > ${at} AND expires_at <= ${at + dayMs + clockSkewMs}`;
+  return counted?.accounts ?? 0;
+}
+
+function* addSignUp(network: Buffer, at: number): Steps<void> {
+  yield* sql`
+    DELETE FROM counted_attempt WHERE id ${oneOf}
+      SELECT id FROM counted_attempt WHERE expires_at <= ${at} ORDER BY expires_at LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
+  yield* sql`INSERT INTO counted_attempt (subject, at, expires_at) VALUES (${network}, ${at}, ${at + dayMs})`;
+}
+
+/** Uses up the invitation. Changes nothing if it cannot be used, if the name is taken, or if the network has created too many accounts. */
+export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'link_used' | 'too_many'> {
   const { name, passwordHash, link, network, at } = person;
   if (link !== undefined && (yield* lockLink(link, at))?.account_id !== null) return 'link_used';
+  if (network !== undefined && (yield* countSignUps(network, at)) >= limits.signUps) return 'too_many';
   const [account] = yield* sql<AccountRow>`
     INSERT INTO account (name, created_at, password_hash, network)
     VALUES (${name}, ${at}, ${passwordHash}, ${network ?? null})
     ON CONFLICT DO NOTHING RETURNING ${raw(accountColumns)}`;
   if (!account) return 'name_taken';
+  if (network !== undefined) yield* addSignUp(network, at);
   if (link !== undefined) yield* sql`DELETE FROM one_time_link WHERE hash = ${link}`;
   return account;
 }

@@ -1,4 +1,5 @@
 /** Tests of attacks on the account pages: each must fail, and must change nothing. */
+import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import {
@@ -340,7 +341,7 @@ describe('brute force', () => {
     const { app, accounts, signIn } = await startBehindProxy(1);
     const [ada] = accounts as [Parameters<PagesApp['enter']>[0]];
     const thief = await app.enter(ada, { 'x-forwarded-for': '192.0.2.7' });
-    for (let guess = 1; guess <= 10; guess++) await signIn(`203.0.113.${guess}`, 'a1', wrong);
+    for (let guess = 1; guess <= 90; guess++) await signIn(`203.0.113.${guess}`, 'a1', wrong);
     for (let guess = 1; guess <= 10; guess++) {
       const form = guess % 2 ? { current: wrong, password: next } : { current: wrong };
       expect((await thief.post(`/account/${guess % 2 ? 'password' : 'delete'}`, form)).status).toBe(403);
@@ -352,6 +353,13 @@ describe('brute force', () => {
     expect((await thief.get('/account')).status).toBe(200);
   });
 
+  test('from one network locks out this network, and not the owner elsewhere', async () => {
+    const { signIn } = await startBehindProxy(1);
+    for (let guess = 1; guess <= 10; guess++) expect((await signIn('203.0.113.1', 'a1', wrong)).status).toBe(403);
+    expectLimited(await signIn('203.0.113.1', 'a1', password));
+    expect(await signIn('192.0.2.8', 'a1', password)).toMatchObject(toKeys);
+  });
+
   test('of sign-up forms: those that break a rule do not count, those that ask whether a name is taken do', async () => {
     const { app } = await startBehindProxy(1);
     const signUp = (name: string, text = password) =>
@@ -361,6 +369,17 @@ describe('brute force', () => {
     expectLimited(await signUp('n'), /^Too many new accounts from this address: try again in 1 day\.$/);
     expect(await app.store.people.findPerson('n')).toBeUndefined();
   }, 60_000);
+
+  test('of sign-up forms: what another process has counted, or this one before a restart, counts, too', async () => {
+    const { app } = await startBehindProxy(0);
+    const network = hash('sha256', '192.0.2.7', 'buffer');
+    const signUp = (name: string, address: string) =>
+      app.open({ 'x-forwarded-for': address }).post('/account/sign-up', { name, password });
+    for (let number = 0; number < 50; number++) await app.store.people.signUp(`a${number}`, 'hash', undefined, network);
+    expectLimited(await signUp('n', '192.0.2.7'), /^Too many new accounts from this address: try again in 1 day\.$/);
+    expect(await app.store.people.findPerson('n')).toBeUndefined();
+    expect(await signUp('n', '192.0.2.8')).toMatchObject(toKeys);
+  });
 });
 
 test('a wrong password and an unknown name get the same response, but for the name that was typed', async () => {

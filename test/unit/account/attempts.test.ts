@@ -10,7 +10,7 @@ import { clientAt } from '../../../src/http/networks.ts';
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 
-const from = (address: string) => ({ client: clientAt(address) }) as FastifyRequest;
+const from = (address: string) => ({ client: clientAt(address), raw: {} }) as FastifyRequest;
 const addressOf = (number: number) => `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`;
 
 /** Attempts with a clock. Each resolves to its outcome: `right`, `wrong`, `busy`, or the seconds of Retry-After. */
@@ -44,23 +44,33 @@ async function repeat(times: number, attempt: (number: number) => Promise<unknow
   for (let number = 0; number < times; number++) expect(await attempt(number)).toBe(outcome);
 }
 
-test('the eleventh failure waits until the first leaves the window of 15 minutes', async () => {
+test.for<[what: string, each: number, name: (minute: number) => string, address: (number: number) => string]>([
+  ['11th failure of a network', 1, (minute) => `p${minute}`, () => '192.0.2.1'],
+  ['101st failure of an account', 10, () => 'ada', addressOf],
+])('the %s waits until the first leaves the window of 15 minutes', async ([, each, name, address]) => {
   const { signIn, setTime } = openAttempts();
   for (let minute = 0; minute < 10; minute++) {
     setTime(minute * minuteMs);
-    expect(await signIn('ada', addressOf(minute))).toBe('wrong');
+    await repeat(each, (number) => signIn(name(minute), address(10 * minute + number)), 'wrong');
   }
-  expect(await signIn('ada', addressOf(10), true)).toBe(6 * 60);
+  expect(await signIn(name(10), address(100), true)).toBe(6 * 60);
   setTime(15 * minuteMs - 1);
-  expect(await signIn('ada', addressOf(10), true)).toBe(1);
+  expect(await signIn(name(10), address(100), true)).toBe(1);
   setTime(15 * minuteMs);
-  expect(await signIn('ada', addressOf(10))).toBe('wrong');
-  expect(await signIn('ada', addressOf(11))).toBe(60);
+  await repeat(each, (number) => signIn(name(10), address(100 + number)), 'wrong');
+  expect(await signIn(name(11), address(110))).toBe(60);
+});
+
+test('ten failures of a stranger lock out the own network, and not the owner of the account', async () => {
+  const { signIn } = openAttempts();
+  await repeat(10, () => signIn('ada', '192.0.2.1'), 'wrong');
+  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
+  expect(await signIn('ada', '192.0.2.2', true)).toBe('right');
 });
 
 test('a refused attempt counts neither for the account nor for the network, and waits for the later of the two', async () => {
   const { signIn, fail, setTime } = openAttempts();
-  await fail('ada', 10);
+  await fail('ada', 100);
   await repeat(20, () => signIn('ada', '192.0.2.1'), 15 * 60);
   setTime(minuteMs);
   await repeat(10, (number) => signIn(`p${number}`, '192.0.2.1'), 'wrong');
@@ -82,18 +92,19 @@ test('of 20 simultaneous attempts ten are checked, and the others are refused at
 
 test('a right password gives back its own attempt, and forgets its failures', async () => {
   const { signIn, fail } = openAttempts();
-  await fail('ada', 8);
+  await fail('ada', 98);
   await repeat(9, (number) => signIn(`p${number}`, '192.0.2.1'), 'wrong');
   await repeat(3, () => signIn('ada', '192.0.2.1', true), 'right');
-  await fail('ada', 9);
+  await fail('ada', 99);
   expect(await signIn('ada', '192.0.2.1')).toBe('wrong');
   expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
   expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60);
 });
 
-test('failures of others refuse nobody who is signed in; those of a session refuse all', async () => {
+test('failures of others refuse nobody who is signed in; ten of sessions refuse these, and count for all', async () => {
   const { signIn, fail } = openAttempts();
-  await fail('ada', 10);
+  await fail('ada', 100);
+  await fail('bob', 90);
   expect(await signIn('ada', '192.0.2.1', true, true)).toBe('right');
   for (let number = 0; number < 10; number++) {
     expect(await signIn('ada', addressOf(number), false, true)).toBe('wrong');
@@ -106,9 +117,12 @@ test('failures of others refuse nobody who is signed in; those of a session refu
 test('what is added beyond the bound is waited for, too', async () => {
   const { signIn, fail, setTime } = openAttempts();
   await fail('ada', 10);
+  setTime(5 * minuteMs);
+  await fail('ada', 90);
   setTime(10 * minuteMs);
   for (let number = 0; number < 10; number++) expect(await signIn('ada', addressOf(number), false, true)).toBe('wrong');
-  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
+  // When the first ten leave, a hundred are left.
+  expect(await signIn('ada', '192.0.2.1', true)).toBe(10 * 60);
 });
 
 test('a failure of a session forgets none that came while its password was checked', async () => {
@@ -116,7 +130,7 @@ test('a failure of a session forgets none that came while its password was check
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const own = signIn('ada', '192.0.2.1', promise, true);
   setTime(1000);
-  await fail('ada', 9);
+  await fail('ada', 99);
   resolve(false);
   expect(await own).toBe('wrong');
   expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60 - 1);
@@ -154,7 +168,7 @@ test('a network has 50 sign-ups a day, and each link 50 from anywhere', async ()
 
 test('made-up names push out no network, and an account only after 50,000', async () => {
   const { signIn, fail } = openAttempts();
-  await fail('ada', 10);
+  await fail('ada', 100);
   for (let number = 0; number < 10; number++) await signIn(`p${number}`, '192.0.2.1');
   const tryNames = async (count: number) => {
     for (let number = 0; number < count; number++) await signIn(`made up ${number}`, addressOf(number % 30_000));
