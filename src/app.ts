@@ -66,13 +66,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(requestChecks, { servesHost });
   await app.register(validation);
   await app.register(preconditions);
+  await app.register(rateLimits);
 
   await app.register(docs, { readFile });
   if (signUp !== 'none') await app.register(account, { prefix: '/account', passwordCost });
   // An unknown path needs no key.
   refuseEmptyParameter(app, '/v1/pets/');
   await app.register(async (keyed: App) => {
-    await keyed.register(rateLimits);
     await keyed.register(requireKey, { keys });
     if (options.requestsPerMinute !== undefined) keyed.addHook('onRequest', keyed.rateLimit());
     keyed.addHook('onRequest', keyed.takeTurn);

@@ -39,7 +39,11 @@ export function keys(app: App, scope: AccountScope): void {
     const { active, ended } = await listKeys(request);
     const all = [...active, ...ended];
     const key = found(all.find((own) => own.id === id));
-    return { key: withEnd(key), isActive: active.includes(key), old: all.find((own) => own.replacedBy === key.hint) };
+    return {
+      key: withEnd(key),
+      isActive: active.some((own) => own.id === id),
+      old: all.find((own) => own.replacedBy === key.hint),
+    };
   }
 
   function withEnd(key: OwnKey) {
@@ -49,13 +53,11 @@ export function keys(app: App, scope: AccountScope): void {
 
   const showList: Show = async (request, reply, error) => {
     // One more than the page shows, to know whether there are more.
-    const [{ active, ended }, uses] = await Promise.all([
-      listKeys(request, maxEnded + 1),
-      accounts.listOwnUsage(sessionOf(request).account.id, shownDays),
-    ]);
+    const { active, ended } = await listKeys(request, maxEnded + 1);
     // The fields of the form that was refused.
     const chosen = error && (request.body as Record<string, unknown>);
-    const changed = idOf(request);
+    // 0: the form that makes one.
+    const changed = Number((request.params as { id?: string }).id ?? 0);
     return pages.show(request, reply, 'keys', {
       error,
       // Each key has a field of this form.
@@ -69,7 +71,6 @@ export function keys(app: App, scope: AccountScope): void {
       // Not what a form beside it chose.
       given: chosen?.expires === undefined ? { scopes, expires: '90d' } : { scopes: [], ...chosen },
       overlapOf: (id: number) => (id === changed ? chosen?.overlap : undefined),
-      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed(), 'small'),
     });
   };
 
@@ -99,11 +100,10 @@ export function keys(app: App, scope: AccountScope): void {
       );
     },
     async '/keys/:id/rotate'(request, reply) {
+      const id = idOf(request);
       const { overlap } = readRotation(request);
       const oldEnd = new Date(now().getTime() + overlaps[overlap]);
-      return issue('key_rotated', request, reply, (secret, session) =>
-        accounts.rotateKey(idOf(request), oldEnd, secret, session),
-      );
+      return issue('key_rotated', request, reply, (secret, session) => accounts.rotateKey(id, oldEnd, secret, session));
     },
     async '/keys/:id/revoke'(request, reply) {
       readNothing(request);
@@ -130,7 +130,7 @@ export function keys(app: App, scope: AccountScope): void {
     const id = idOf(request);
     const found = await findKey(request, id);
     const [days, errors] = await Promise.all([accounts.listUsage(id, shownDays), accounts.listErrors(id)]);
-    const usage = usageOf(days, now(), removed(), 'large');
+    const usage = usageOf(days, now(), removed());
     return pages.show(request, reply, 'key', { ...found, usage, errors, overlapOf: () => undefined });
   });
 }
@@ -175,17 +175,18 @@ function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
   return /^[A-Za-z0-9._:[\]-]+$/.test(host) ? `${protocol}://${host}/v1` : '/v1';
 }
 
-/** Throws ApiError `route_not_found` if `key` is undefined. It does not tell whether the key never existed, has ended, or is someone else's. */
+/** It does not tell whether the key never existed, has ended, or is someone else's. */
+const noKey = new ApiError('route_not_found', 'You have no such key, or it was rotated or revoked in the meantime.');
+
 function found<Key extends ApiKey>(key: Key | undefined): Key {
-  if (!key)
-    throw new ApiError('route_not_found', 'You have no such key, or it was rotated or revoked in the meantime.');
+  if (!key) throw noKey;
   return key;
 }
 
-/** 0, which no key has, if the path has no valid id. */
 function idOf({ params }: FastifyRequest): number {
   const { id } = params as { id: string };
-  return /^[1-9]\d{0,14}$/.test(id) ? Number(id) : 0;
+  if (!/^[1-9]\d{0,14}$/.test(id)) throw noKey;
+  return Number(id);
 }
 
 function explainLimit(error: unknown): never {

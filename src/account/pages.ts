@@ -10,6 +10,7 @@ import type { App } from '../http/operation.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
 import { relativeTime, timeOf } from './times.ts';
+import { figure } from './usage.ts';
 
 /** Compiles each template when a page needs it for the first time. */
 const eta = new Eta({ views: `${import.meta.dirname}/../pages`, cache: true });
@@ -105,8 +106,9 @@ export function createPages(app: App, rootPath: string) {
     done();
   });
 
-  /** Eta escapes each value for HTML. Every template also has what stands here. */
+  /** Eta escapes each value for HTML. Every template also has what stands here. Renders nothing for a client that is gone. */
   async function show(request: FastifyRequest, reply: FastifyReply, template: string, data: PageData) {
+    if (request.raw.socket.destroyed) return reply;
     const { done } = request.query as { done?: unknown };
     const { name } = (request.body ?? {}) as { name?: unknown };
     const now = app.now();
@@ -116,6 +118,7 @@ export function createPages(app: App, rootPath: string) {
       now,
       time: timeOf,
       ago: (date: Date) => relativeTime(date, now),
+      figure,
       account: request.session?.account.name,
       quickstart: app.config.quickstartBasePath !== undefined,
       // What the person typed, to show it again. Passwords are never shown again.
@@ -140,8 +143,9 @@ export function createPages(app: App, rootPath: string) {
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     try {
-      // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too.
-      if (showAgain && request.body && status !== 500) return await showAgain(request, reply, error);
+      // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too. A 404 is about
+      // what the form's path names: it has no field on the page.
+      if (showAgain && request.body && status !== 500 && status !== 404) return await showAgain(request, reply, error);
     } catch {}
     return show(request, reply, 'error', { error, status });
   });
@@ -153,7 +157,7 @@ export function createPages(app: App, rootPath: string) {
     /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
     route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
       const showInTurn: Show = (request, reply, error) =>
-        inTurn(request.client.network, () => showPage(request, reply, error));
+        inTurn(request.client.network, () => showPage(request, reply, error), request.raw.socket);
       scope.get(url, (request, reply) => showInTurn(request, reply));
       for (const [at, act] of Object.entries(forms)) {
         if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));

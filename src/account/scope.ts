@@ -5,8 +5,10 @@ import { isRemoved } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
+import { createPageLimit } from '../http/rate-limit.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
+import { busy } from './line.ts';
 import { createPages, newKeyPage } from './pages.ts';
 import { type Cost, createPasswords } from './passwords.ts';
 import { createSessions } from './session.ts';
@@ -40,9 +42,12 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   const rootPath = address?.pathname.slice(0, -'/v1'.length) ?? '';
   const sessions = createSessions(app, address, rootPath);
   const pages = createPages(app, rootPath);
+  const countPage = createPageLimit(app, ({ session }) => session?.account.id);
 
   let warned = false;
   app.addHook('onRequest', async (request, reply) => {
+    // It was reset while requests before it were served: nobody waits for the response.
+    if (request.raw.socket.destroyed) throw busy();
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
     const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
     if (secure && request.protocol.toLowerCase() !== 'https') {
@@ -54,6 +59,8 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await sessions.find(request);
+    // Before all that costs more than to look up a session.
+    await countPage(request);
     if (request.method === 'GET' && !request.url.endsWith(newKeyPage)) sessions.forget(request, reply);
   });
   // For the hooks of this scope and its error pages. request-checks.ts sends the 404 of other methods itself, before a body is read.

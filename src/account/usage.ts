@@ -18,13 +18,13 @@ const labels: Readonly<Record<Outcome, string>> = {
 const dayWidth = 8;
 
 /** Heights in pixels: that of a full bar, of the smallest part that can be seen, and of the gap above a part. */
-const charts = { small: [14, 1, 0], large: [160, 3, 1] } as const;
+const [barHeight, minPart, gap] = [160, 3, 1];
 
 /** The axis has one date for so many days, below the first of them. */
 const daysPerDate = 6;
 
 /** Numbers with separators of thousands. */
-const figure = new Intl.NumberFormat('en-GB').format;
+export const figure = new Intl.NumberFormat('en-GB').format;
 const percent = new Intl.NumberFormat('en-GB', { style: 'percent', maximumFractionDigits: 1 }).format;
 const axisDate = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }).format;
 
@@ -35,8 +35,7 @@ function topOf(most: number): number {
 }
 
 /** `days`: in order, as the store lists them. */
-export function usageOf(days: DayOfUse[], now: Date, removed: boolean, chart: keyof typeof charts) {
-  const [barHeight, minPart, gap] = charts[chart];
+export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   const today = dayOf(now.getTime());
   const first = today - shownDays + 1;
   // The clock of another server may be ahead.

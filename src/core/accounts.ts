@@ -65,6 +65,12 @@ export interface OwnKey extends ApiKey {
   replacedBy: string | null;
 }
 
+/** An active key as its account sees it, with its requests on the current day (UTC), and those of them to deprecated operations. */
+export interface ActiveKey extends OwnKey {
+  today: number;
+  deprecatedToday: number;
+}
+
 /** A new key with its hash and hint. Only its holder sees the key. */
 export interface Secret {
   key: string;
@@ -106,7 +112,7 @@ export interface Accounts {
   /** The first `limit` keys whose ids are `id` or above. */
   keysFrom(id: number, limit: number): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
-  listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: OwnKey[]; ended: OwnKey[] }>;
+  listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: ActiveKey[]; ended: OwnKey[] }>;
   /** `wasValid`: the key was valid recently, so that its look-up does not wait behind those of strangers. */
   findKey(hash: Buffer, wasValid?: boolean): Promise<KnownKey | undefined>;
   /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
@@ -120,8 +126,6 @@ export interface Accounts {
   recordUses(uses: KeyUse[]): Promise<void>;
   /** The days on which a key was used, among the last `days`, in order. */
   listUsage(id: number, days: number): Promise<DayOfUse[]>;
-  /** The same for each active key of an account, by its id. */
-  listOwnUsage(accountId: number, days: number): Promise<Map<number, DayOfUse[]>>;
   /** The last error responses to a key, the latest first. */
   listErrors(id: number): Promise<KeyError[]>;
 }

@@ -33,6 +33,9 @@ const table = {
   // The longest form has a name and two passwords of 256 characters, percent-encoded.
   formBytes: 16 * kibibyte,
   rejectedKeys: 600,
+  pages: 120,
+  // An office behind one address has several people.
+  pagesOfNetwork: 600,
   activeKeys: 50,
   keysPerDay: 100,
   passwordCharacters: 256,

@@ -8,7 +8,8 @@ import type { OnEnd } from './log.ts';
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Limits beyond which requests are rejected: see the help of the metric. */
-const limitNames = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
+const limitNames = ['key', 'refusals', 'pages', 'in_flight', 'connections', 'event_loop'] as const;
+export type Limit = (typeof limitNames)[number];
 
 /** In seconds. */
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -85,7 +86,7 @@ export function createMetrics(version: string, revision = '') {
     /** A request was rejected because a limit was reached. */
     limited: countEvents(
       'animal_store_limited_requests_total',
-      'Requests rejected because of a limit: requests per account (key), rejected API keys per network (refusals), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
+      'Requests rejected because of a limit: requests per account (key), rejected API keys per network (refusals), account pages per account and network (pages), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
       'limit',
       limitNames,
     ),

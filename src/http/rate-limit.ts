@@ -1,9 +1,10 @@
-/** Rate limits, by @fastify/rate-limit: of the requests of an account, and of the API keys of a network that are rejected. */
+/** Rate limits, by @fastify/rate-limit: of the requests of an account, of the API keys of a network that are rejected, and of account pages. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { limits, minuteMs } from '../core/limits.ts';
 import { rateLimited } from './errors.ts';
+import type { Limit } from './metrics.ts';
 import { createRecent } from './recent.ts';
 
 /** Accounts or networks whose requests are counted at most, as in the plugin's own store. */
@@ -33,7 +34,7 @@ class Windows {
   }
 }
 
-/** Every route in the scope counts against its account if RATE_LIMIT is set. */
+/** In its scope, a route with the hook `rateLimit()` counts its requests for their account, up to RATE_LIMIT. */
 export const rateLimits = fp(async (app) => {
   const { config, metrics } = app;
   await app.register(rateLimit, {
@@ -49,17 +50,37 @@ export const rateLimits = fp(async (app) => {
   });
 });
 
-/** Returns a function: counts a rejected key, and rejects with HttpError `rate_limited` if its network has sent too many. */
-export function createRejectionLimit(app: FastifyInstance): (request: FastifyRequest) => Promise<void> {
-  const count = app.createRateLimit({
-    max: limits.rejectedKeys,
-    timeWindow: minuteMs,
-    keyGenerator: ({ client }: FastifyRequest) => client.network,
-  });
-  return async (request) => {
+type KeyOf = (request: FastifyRequest) => string | number;
+
+const networkOf: KeyOf = ({ client }) => client.network;
+
+/** Returns a function: counts a request for its key, and rejects with HttpError `rate_limited` if there are more than `max` in a minute. */
+function createLimit(app: FastifyInstance, name: Limit, max: number, keyGenerator: KeyOf, message?: string) {
+  const count = app.createRateLimit({ max, timeWindow: minuteMs, keyGenerator });
+  return async (request: FastifyRequest): Promise<void> => {
     const limit = await count(request);
     if (limit.isAllowed || !limit.isExceeded) return;
-    app.metrics.limited('refusals');
-    throw rateLimited(limit.ttl);
+    app.metrics.limited(name);
+    throw rateLimited(limit.ttl, message);
+  };
+}
+
+/** Counts a rejected key for its network. */
+export const createRejectionLimit = (app: FastifyInstance) =>
+  createLimit(app, 'refusals', limits.rejectedKeys, networkOf);
+
+const tooManyPages = 'You have opened too many pages: try again in a minute.';
+
+/**
+ * Counts a request of the account pages for the account that `accountOf` returns, if any, and then for the network. A network's requests with and without
+ * a session count apart: whoever has no account cannot keep out a signed-in neighbour.
+ */
+export function createPageLimit(app: FastifyInstance, accountOf: (request: FastifyRequest) => number | undefined) {
+  const ofAccount = createLimit(app, 'pages', limits.pages, (request) => accountOf(request) ?? 0, tooManyPages);
+  const visitorsOf: KeyOf = (request) => `${accountOf(request) !== undefined} ${networkOf(request)}`;
+  const ofNetwork = createLimit(app, 'pages', limits.pagesOfNetwork, visitorsOf, tooManyPages);
+  return async (request: FastifyRequest): Promise<void> => {
+    if (accountOf(request) !== undefined) await ofAccount(request);
+    await ofNetwork(request);
   };
 }

@@ -5,6 +5,7 @@ import type { KeyOutcome } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import {
   type AccountRow,
+  type ActiveKeyRow,
   type ApiKeyRow,
   accountColumns,
   apiKeyColumns,
@@ -23,12 +24,9 @@ const ownKeyColumns = `
   (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS "replacedBy",
   ${apiKeyColumns}`;
 
-const usageColumns = `
-  key_id AS "keyId", day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
-  api_key_usage.deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"`;
+const requests = 'succeeded + client_errors + rate_limited + server_errors';
 
 interface UsageRow extends Omit<DayOfUse, 'day' | 'lastError'> {
-  keyId: number;
   day: number;
   errorCode: string | null;
   errorAt: number | null;
@@ -51,7 +49,7 @@ function toKnownKey({ network, ...key }: KnownKeyRow): KnownKey {
   return { ...toApiKey(key), network: networkOf(network) };
 }
 
-function toDayOfUse({ keyId, day, errorCode: code, errorAt: at, ...counts }: UsageRow): DayOfUse {
+function toDayOfUse({ day, errorCode: code, errorAt: at, ...counts }: UsageRow): DayOfUse {
   return { day: dateOf(day), ...counts, lastError: code === null || at === null ? null : { code, at: new Date(at) } };
 }
 
@@ -119,10 +117,15 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
 
     async listOwnKeys(accountId, maxEnded) {
       const now = at();
-      // +: SQLite then uses the index of active keys, and sorts them.
+      const today = dayOf(now);
+      // The counts of a day are one row of each key, found by the primary key. +: SQLite then uses the index of active keys, and sorts them.
       const active = await read(
-        () => sql<OwnKeyRow>`
-          SELECT ${raw(ownKeyColumns)} WHERE account_id = ${accountId} AND ${raw(isActive)} ${now} ORDER BY +api_key.id DESC`,
+        () => sql<ActiveKeyRow>`
+          SELECT
+            coalesce((SELECT ${raw(requests)} FROM api_key_usage WHERE key_id = api_key.id AND day = ${today}), 0) AS today,
+            coalesce((SELECT deprecated_calls FROM api_key_usage WHERE key_id = api_key.id AND day = ${today}), 0)
+              AS "deprecatedToday",
+            ${raw(ownKeyColumns)} WHERE account_id = ${accountId} AND ${raw(isActive)} ${now} ORDER BY +api_key.id DESC`,
       );
       const ended = await read(
         () => sql<OwnKeyRow>`
@@ -152,20 +155,11 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
       const since = dayOf(at()) - days;
       const rows = await read(
         () => sql<UsageRow>`
-          SELECT ${raw(usageColumns)} FROM api_key_usage WHERE key_id = ${id} AND day > ${since} ORDER BY day`,
+          SELECT day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
+            deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"
+          FROM api_key_usage WHERE key_id = ${id} AND day > ${since} ORDER BY day`,
       );
       return rows.map(toDayOfUse);
-    },
-
-    async listOwnUsage(accountId, days) {
-      const now = at();
-      const rows = await read(
-        () => sql<UsageRow>`
-          SELECT ${raw(usageColumns)} FROM api_key JOIN api_key_usage ON key_id = id
-          WHERE account_id = ${accountId} AND ${raw(isActive)} ${now} AND day > ${dayOf(now) - days} ORDER BY key_id, day`,
-      );
-      const byKey = Map.groupBy(rows, ({ keyId }) => keyId);
-      return new Map([...byKey].map(([id, ofKey]) => [id, ofKey.map(toDayOfUse)]));
     },
 
     async listErrors(id) {

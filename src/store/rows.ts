@@ -1,5 +1,5 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
-import { type Account, type ApiKey, type OwnKey, type Scope, scopes } from '../core/accounts.ts';
+import { type Account, type ActiveKey, type ApiKey, type OwnKey, type Scope, scopes } from '../core/accounts.ts';
 
 export const accountColumns =
   'account.id, account.name, account.created_at AS "createdAt", account.password_hash IS NOT NULL AS "hasPassword"';
@@ -37,6 +37,7 @@ type Row<Type> = {
 export type AccountRow = Row<Account>;
 export type ApiKeyRow = Row<ApiKey>;
 export type OwnKeyRow = Row<OwnKey>;
+export type ActiveKeyRow = Row<ActiveKey>;
 export type KnownKeyRow = ApiKeyRow & { network: Buffer | null };
 
 /** Columns whose name ends in At are times. */

@@ -1,6 +1,5 @@
 /** Starts the server with people who have accounts, signs them in without hashing a password, and reads what pages and log say. */
 import { createPasswords } from '../../src/account/passwords.ts';
-import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
 import { type LinkPurpose, newToken, type TrailEvent } from '../../src/core/people.ts';
 import { startApp, valuesOf } from './app.ts';
@@ -28,7 +27,7 @@ interface LoggedEvent {
 
 export type PagesApp = Awaited<ReturnType<typeof startPages>>;
 
-export async function startPages(options: Partial<AppOptions> = {}) {
+export async function startPages(options: Parameters<typeof startApp>[0] = {}) {
   const app = await startApp({ passwordCost, ...options });
   const { people } = app.store;
   const { protocol, port } = new URL(options.baseUrl ?? app.url);

@@ -58,7 +58,7 @@ export function setLimits(changed: Partial<typeof limits>) {
 
 /** Starts the server and stops it when the test ends. */
 export async function startApp({ bounds, ...options }: Partial<AppOptions> & { bounds?: Partial<typeof limits> } = {}) {
-  setLimits({ rejectedKeys: 1_000_000, ...bounds });
+  setLimits({ rejectedKeys: 1_000_000, pages: 1_000_000, pagesOfNetwork: 1_000_000, ...bounds });
   const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
   const write = (line: string) => void lines.push(line);

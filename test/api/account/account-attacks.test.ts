@@ -18,7 +18,9 @@ import {
   toKeys,
   wrong,
 } from '../../support/account-pages.ts';
+import { metricValue, valuesOf } from '../../support/app.ts';
 import type { Page } from '../../support/form-client.ts';
+import { openSocket } from '../../support/process.ts';
 import { textRows } from '../../support/store.ts';
 
 const evil = 'evil.example.com';
@@ -382,6 +384,111 @@ describe('brute force', () => {
   });
 });
 
+describe('too many account pages', () => {
+  const sentence = 'You have opened too many pages: try again in a minute.';
+  const from = (address: string) => ({ 'x-forwarded-for': address });
+
+  function expectLimited(page: Page) {
+    expect([page.status, alertOf(page), page.cookies]).toEqual([429, sentence, []]);
+    expect(Number(page.headers['retry-after'])).toBeGreaterThan(50);
+  }
+
+  test('of an account, with any number of sessions and addresses, get 429; others are served', async () => {
+    const app = await startPages({ trustProxy: ['127.0.0.1'], bounds: { pages: 3 } });
+    const ada = await app.addPerson('ada');
+    const visits = ['/account', '/account/settings', '/account/nothing'];
+    for (const [at, path] of visits.entries())
+      expect((await (await app.enter(ada, from(`192.0.2.${at}`))).get(path)).status).not.toBe(429);
+    const client = await app.enter(ada, from('192.0.2.9'));
+    expectLimited(await client.get('/account'));
+    expectLimited(await client.post('/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }));
+    expect(await app.store.accounts.listKeys('ada')).toEqual([]);
+    const { status, headers, text } = await client.get('/account', { accept: '*/*' });
+    expect([status, headers['content-type'], JSON.parse(text)]).toEqual([
+      429,
+      'application/json',
+      { code: 'rate_limited', message: sentence, status: 429 },
+    ]);
+    expect((await (await app.enterAs('ben', from('192.0.2.9'))).get('/account')).status).toBe(200);
+    expect((await app.open(from('192.0.2.9')).get('/account/sign-in')).status).toBe(200);
+  });
+
+  test('of a network get 429, apart for those who are signed in; another network is served', async () => {
+    const app = await startPages({ trustProxy: ['127.0.0.1'], bounds: { pages: 2, pagesOfNetwork: 4 } });
+    const stranger = app.open(from('192.0.2.1'));
+    for (const path of ['/account/sign-in', '/account/sign-up', '/account', '/account/nothing'])
+      expect((await stranger.get(path)).status).not.toBe(429);
+    stranger.jar.set(stranger.sessionName, newToken().token);
+    expectLimited(await stranger.get('/account/sign-in'));
+    expectLimited(await app.signIn('ada', password, from('192.0.2.1')));
+    const [ada, ben, cleo] = await Promise.all(
+      ['ada', 'ben', 'cleo'].map((name) => app.enterAs(name, from('192.0.2.1'))),
+    );
+    for (const client of [ada, ben]) {
+      for (let times = 0; times < 2; times++) expect((await client?.get('/account'))?.status).toBe(200);
+      // What its account may not send does not count for the network.
+      expectLimited((await client?.get('/account')) as Page);
+    }
+    expectLimited((await cleo?.get('/account')) as Page);
+    expect((await (await app.enterAs('dan', from('192.0.2.2'))).get('/account')).status).toBe(200);
+    expect((await app.get('/v1/pets', { headers: from('192.0.2.1') })).status).toBe(200);
+    expect((await valuesOf(app.metrics, 'limited_requests_total')).pages).toBe(5);
+  });
+});
+
+describe('for a client that is gone', () => {
+  /** Ada with a key, whose list waits in the store until `release`; how often it was asked for, and how often it was rendered. */
+  async function startHeld() {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const seen = { asked: 0, rendered: 0 };
+    const gate = Promise.withResolvers<void>();
+    const { listOwnKeys } = app.store.accounts;
+    app.store.accounts.listOwnKeys = async (...given) => {
+      seen.asked += 1;
+      await gate.promise;
+      const { active, ended } = await listOwnKeys(...given);
+      for (const key of active) {
+        const text = () => {
+          seen.rendered += 1;
+          return 'website';
+        };
+        key.name = { toString: text, replace: text } as unknown as string;
+      }
+      return { active, ended };
+    };
+    const open = async () => {
+      const socket = await openSocket(app.port);
+      const cookie = `${ada.sessionName}=${ada.jar.get(ada.sessionName)}`;
+      socket.write(
+        `GET /account HTTP/1.1\r\nHost: 127.0.0.1:${app.port}\r\nAccept: text/html\r\nCookie: ${cookie}\r\n\r\n`,
+      );
+      return socket;
+    };
+    const gone = () => expect.poll(() => metricValue(app.metrics, 'in_flight'));
+    return { app, ada, seen, open, gone, release: gate.resolve };
+  }
+
+  test('nothing is rendered, and the store is not asked if it waited for its turn', async () => {
+    const { app, ada, seen, open, gone, release } = await startHeld();
+    const first = [await open(), await open()];
+    await expect.poll(() => seen.asked).toBe(2);
+    const waiting = [await open(), await open()];
+    await gone().toBe(4);
+    for (const socket of [...first, ...waiting]) socket.resetAndDestroy();
+    await gone().toBe(0);
+    release();
+    // Behind them in the line.
+    expect((await ada.get('/account/sign-in')).status).toBe(303);
+    expect(seen).toEqual({ asked: 2, rendered: 0 });
+    expect((await ada.get('/account')).status).toBe(200);
+    // Proves that the check above can fail.
+    expect(seen.rendered).toBeGreaterThan(0);
+    expect(app.log()).not.toMatch(/"level":[456]0/);
+  });
+});
+
 test('a wrong password and an unknown name get the same response, but for the name that was typed', async () => {
   const app = await startPages();
   await app.addPerson('ada-1');
@@ -405,14 +512,21 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
   const before = await stateOf(app);
   // The last is eve's own.
   const written = [0, -1, `0${id}`, `%20${id}`, `${id}.0`, `${id}e0`, '0x2', `${id}%00`, '２', `0${id + 1}`];
+  let listed = 0;
+  const { listOwnKeys } = app.store.accounts;
+  app.store.accounts.listOwnKeys = (...given) => {
+    listed += 1;
+    return listOwnKeys(...given);
+  };
   const others = ['18446744073709551618', '9'.repeat(400), '__proto__', `..%2f${id}`, "2' OR '1'='1"];
   for (const given of [id, 1, 999, ...written, ...others]) {
     const path = `/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}`;
-    const pages = [
-      await eve.post(`${path}/rotate`, { overlap: 'none' }),
-      await eve.post(`${path}/revoke`),
-      await eve.get(path),
-    ];
+    const pages = [await eve.post(`${path}/rotate`, { overlap: 'none' }), await eve.post(`${path}/revoke`)];
+    // A form does not render the list of keys, which is expensive; an id that is not valid is not even looked up.
+    expect(listed, path).toBe(0);
+    pages.push(await eve.get(path));
+    expect(listed, path).toBe(typeof given === 'number' && given > 0 ? 1 : 0);
+    listed = 0;
     for (const page of pages)
       expect([page.status, alertOf(page)], path).toEqual([
         404,

@@ -148,7 +148,7 @@ test('keys are listed newest first, with what they are for and how they were use
   await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), clientErrors: 3, deprecatedCalls: 3 }]);
   const created = 'Created now \\(2027-03-01 10:00 UTC\\) Last used';
   const newest = `import , ${hint(second).slice(0, -1)} ${hint(second)} pets:read pets:write ${created} never Expires in 30 days`;
-  const used = `in 1 hour \\(2027-03-01 11:00 UTC\\) Expires never Deprecated calls 3 3 requests`;
+  const used = `in 1 hour \\(2027-03-01 11:00 UTC\\) Expires never Deprecated calls today 3 3 requests today`;
   const oldest = `${hint(first)} pets:read ${created} ${used}`;
   expect(await shown()).toMatch(new RegExp(`Active keys 2 of 50\\. .*${newest}.*${oldest}`));
 });

@@ -17,7 +17,7 @@ async function open(uses: Omit<KeyUse, 'id'>[], time = now, options: Parameters<
   return { app, ada, pages: [await ada.get('/account'), await ada.get('/account/keys/2')] as const };
 }
 
-test('the use of a key is a chart of 30 days, whose smallest parts can be seen, and a table', async () => {
+test('the use of a key is its requests today in the list, and on its page a chart of 30 days, whose smallest parts can be seen, and a table', async () => {
   const errors = [{ code: 'pet_not_found', at: now, operation: 'GET /v1/pets/{petId}', requestId: '4cd1-9a' }];
   const today = { succeeded: 500, clientErrors: 250, rateLimited: 1, serverErrors: 249, deprecatedCalls: 3 };
   const { pages } = await open([
@@ -27,9 +27,9 @@ test('the use of a key is a chart of 30 days, whose smallest parts can be seen, 
     { ...none, lastUsedAt: daysAgo(-1), succeeded: 9999 },
   ]);
   // Beside the bar of 2,000 requests, that of one can be seen.
-  expect(pages[0].text).toContain('class="rateLimited" d="M236 11v1');
   expect(pages[1].text).toContain('class="rateLimited" d="M236 109v2');
-  expect(plainText(pages[0])).toContain('3,000 requests in 30 days');
+  expect(plainText(pages[0])).toContain('1,000 requests today');
+  expect(pages[0].text).not.toContain('class="rateLimited"');
   const text = plainText(pages[1]);
   for (const shown of [
     'Last errors Time (UTC) Operation Code Request id 2027-03-01 10:00:00 GET /v1/pets/{petId} pet_not_found 4cd1-9a By day',
@@ -47,7 +47,7 @@ test('the use of a key is a chart of 30 days, whose smallest parts can be seen, 
 test('the use of a key is none in 30 days: the pages say so, and have no chart and no table', async () => {
   const { pages } = await open([{ ...none, lastUsedAt: daysAgo(30), succeeded: 1, deprecatedCalls: 1 }]);
   for (const page of pages) {
-    expect(plainText(page)).toMatch(/No requests in (the last )?30 days/);
+    expect(plainText(page)).toMatch(/No requests (today|in the last 30 days)/);
     expect(page.text).not.toMatch(/<svg|<table|5 December 2030|Deprecated calls|Last errors/);
   }
 });
@@ -80,7 +80,7 @@ test.for([
   const lastUsedAt = new Date(time);
   const use = { ...none, lastUsedAt, clientErrors: 4, deprecatedCalls: 4 };
   const { pages } = await open([use], lastUsedAt, { enforceSunset });
-  expect(pages[0].text).toContain('<dt>Deprecated calls</dt><dd><a href="/account/keys/2#deprecated">4</a></dd>');
+  expect(pages[0].text).toContain('<dt>Deprecated calls today</dt><dd><a href="/account/keys/2#deprecated">4</a></dd>');
   const text = plainText(pages[1]);
   expect(text).toContain(
     `This key called GET /pets/{petId} , which ${ends} on 5 December 2030. Use GET /pets with its`,

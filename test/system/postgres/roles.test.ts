@@ -108,7 +108,6 @@ async function useEach({ pets, accounts, messages, people, check }: Store) {
   const use = { id: added.id, deprecatedCalls: 1, errors };
   await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ ...use, lastUsedAt })));
   await accounts.listUsage(added.id, 1);
-  await accounts.listOwnUsage(person.id, 1);
   await accounts.listErrors(added.id);
   await accounts.rotateKey(added.id, at, newSecret(true));
   await accounts.revokeKey(added.id);
