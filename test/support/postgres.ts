@@ -82,15 +82,16 @@ export function initialize(data: string, settings: string[]) {
   fs.appendFileSync(`${data}/postgresql.conf`, `${[...common, ...settings].join('\n')}\n`);
 }
 
-/** A process and all below it. */
-function treeOf(pid: number): number[] {
-  const { stdout } = spawnSync('pgrep', ['-P', String(pid)], { encoding: 'utf8' });
-  return [pid, ...stdout.split('\n').filter(Boolean).map(Number).flatMap(treeOf)];
+/** Processes and all below them. */
+function treeOf(pids: number[]): number[] {
+  if (pids.length === 0) return [];
+  const { stdout } = spawnSync('pgrep', ['-P', String(pids)], { encoding: 'utf8' });
+  return [...pids, ...treeOf(stdout.split('\n').filter(Boolean).map(Number))];
 }
 
 /** Signals a process and all below it; returns their process ids. */
 export function signalTree(pid: number, signal: NodeJS.Signals) {
-  const all = treeOf(pid);
+  const all = treeOf([pid]);
   for (const each of all) {
     try {
       process.kill(each, signal);

@@ -55,7 +55,7 @@ const faults: Fault[] = [
     'switchover',
     15_000,
     ({ cluster, primary, standby }) =>
-      void cluster.control('switchover', '--leader', primary.name, '--candidate', standby.name, '--force'),
+      cluster.control('switchover', '--leader', primary.name, '--candidate', standby.name, '--force'),
   ],
   ['the synchronous standby stands still for 15 s', 15_000, freeze('both', 'standby')],
   ['no WAL reaches the standbys for 20 s', 20_000, ({ cluster, primary }) => loseWal(cluster, primary)],
@@ -79,6 +79,16 @@ const faults: Fault[] = [
     ({ primary }) => {
       primary.signal('both', 'SIGKILL');
       return primary.start;
+    },
+  ],
+  [
+    'the machines of the primary and of the synchronous standby die together, and start after 40 s',
+    40_000,
+    ({ primary, standby }) => {
+      for (const node of [primary, standby]) node.signal('both', 'SIGKILL');
+      return () => {
+        for (const node of [primary, standby]) node.start();
+      };
     },
   ],
   [
@@ -113,8 +123,8 @@ const faults: Fault[] = [
 ];
 
 /** The primary, and the standby that is synchronous. */
-function rolesOf({ control, nodes }: Cluster) {
-  const members: { Member: string; Role: string }[] = JSON.parse(control('list', '--format', 'json'));
+async function rolesOf({ control, nodes }: Cluster) {
+  const members: { Member: string; Role: string }[] = JSON.parse(await control('list', '--format', 'json'));
   const nodeOf = (role: string) =>
     nodes.find(({ name }) => members.some((each) => each.Role === role && each.Member === name)) as Node;
   return { primary: nodeOf('Leader'), standby: nodeOf('Sync Standby') };
@@ -125,7 +135,7 @@ const urlOf = ({ address }: Node, database = 'animals') => `postgres://postgres@
 /** A cluster with two servers under load. */
 async function start() {
   const cluster = await startPatroni();
-  const sql = postgres(urlOf(rolesOf(cluster).primary, 'postgres'), { max: 1, fetch_types: false });
+  const sql = postgres(urlOf((await rolesOf(cluster)).primary, 'postgres'), { max: 1, fetch_types: false });
   await sql`CREATE DATABASE animals`;
   await sql.end();
   const entrance = cluster.addEntrance();
@@ -157,7 +167,7 @@ async function start() {
 
 type Run = Awaited<ReturnType<typeof start>>;
 
-/** The longest time in milliseconds between two of these replies, with that for which a program that the test waits for kept it from asking. */
+/** The longest time in milliseconds between two of these replies. */
 const longestGap = (replies: Reply[]) =>
   Math.max(...replies.map(({ ended }, at) => ended - (replies[at - 1]?.ended ?? ended)));
 
@@ -167,7 +177,7 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
   await sleep(2000);
   const { replies, stale, renamed, acknowledged } = load;
   const [staleBefore, renamedBefore, acknowledgedBefore] = [stale.length, renamed.length, acknowledged.length];
-  const { primary, standby } = rolesOf(cluster);
+  const { primary, standby } = await rolesOf(cluster);
   const from = performance.now();
   const heal = await inject({ cluster, entrance, primary, standby });
   await sleep(ms);
@@ -182,7 +192,7 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
     (at) => (within.find((reply) => isCreate(reply) && reply.ended > at)?.ended ?? Number.POSITIVE_INFINITY) - at,
   );
   const found = {
-    ...(await compare(urlOf(rolesOf(cluster).primary), acknowledged.slice(acknowledgedBefore))),
+    ...(await compare(urlOf((await rolesOf(cluster)).primary), acknowledged.slice(acknowledgedBefore))),
     stale: stale.slice(staleBefore),
     renamed: renamed.slice(renamedBefore),
     writingAgainMs: Math.max(0, ...writingAgain),
@@ -212,6 +222,6 @@ test('through one HAProxy nothing is lost, duplicated or stale, whatever fails',
     expect.soft(found.writingAgainMs, `${name}: writing again`).toBeLessThan(3000);
   }
   await run.stop();
-  expect(await compare(urlOf(rolesOf(cluster).primary), load.acknowledged)).toEqual(nothing);
+  expect(await compare(urlOf((await rolesOf(cluster)).primary), load.acknowledged)).toEqual(nothing);
   expect(watched.most).toBeLessThanOrEqual(servers.length * maxBackends);
 });

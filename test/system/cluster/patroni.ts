@@ -1,8 +1,9 @@
 /** Runs three nodes of Patroni, three of etcd and HAProxy, each in a network namespace of its own, so that a test can cut any of them off. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
@@ -226,9 +227,9 @@ export async function startPatroni() {
       change('add');
       return () => change('delete');
     },
-    /** Runs patronictl. */
-    control: (...args: string[]) =>
-      execFileSync('/usr/bin/patronictl', ['-c', `${root}/node1.yml`, ...args], { encoding: 'utf8' }),
+    /** Runs patronictl. The clients of the test go on meanwhile. */
+    control: async (...args: string[]) =>
+      (await promisify(execFile)('/usr/bin/patronictl', ['-c', `${root}/node1.yml`, ...args])).stdout,
   };
   await settled(cluster);
   return cluster;
@@ -240,7 +241,7 @@ export async function settled({ control }: Pick<Cluster, 'control'>, withinMs = 
   for (;;) {
     let members: { Role: string; State: string; 'Lag in MB'?: number | string }[] = [];
     try {
-      members = JSON.parse(control('list', '--format', 'json'));
+      members = JSON.parse(await control('list', '--format', 'json'));
     } catch {
       // Not yet.
     }
