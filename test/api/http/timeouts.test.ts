@@ -2,22 +2,21 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
 import { pet } from './requests.ts';
 
-/** Opens a connection, and resolves when the server has closed it: to the milliseconds since the time that `act` resolved to. */
-async function openFor({ app, port }: TestApp, act: (socket: Socket) => Promise<number>): Promise<number> {
+/** Opens a connection, and resolves when the server has closed it: to the milliseconds since the time that the result of `act` returns then. */
+async function openFor({ app, port }: TestApp, act: (socket: Socket) => Promise<() => number>): Promise<number> {
   const accepted = once(app.server, 'connection') as Promise<[Socket]>;
   const socket = await openSocket(port);
   const [onServer] = await accepted;
   const closed = once(onServer, 'close').catch(() => undefined);
   const begun = await act(socket);
   await closed;
-  return performance.now() - begun;
+  return performance.now() - begun();
 }
 
 test.for<[what: string, sent: (key: string) => string, status: string]>([
@@ -42,7 +41,8 @@ test('an idle connection closes, after a response as after a 304 and an error', 
     const ms = await openFor(server, async (socket) => {
       socket.write(request);
       await once(socket, 'data');
-      return performance.now();
+      const answered = performance.now();
+      return () => answered;
     });
     expect(ms, request).toBeGreaterThan(450);
     // Node waits a second longer than the header says.
@@ -57,21 +57,22 @@ test.for([14, 100])('a client that reads nothing of responses of %i KiB is cut o
   for (const name of names) await server.add({ name, categoryId: 1 });
   const request = rawGet(server.key, `/v1/pets?limit=${kibibytes}`);
   const responses = () => server.logged('"msg":"request"').length - names.length;
+  let begun = 0;
   const ms = await openFor(server, async (socket) => {
     socket.pause();
-    let seen = 0;
-    let last = performance.now();
-    // Until the buffers of the kernel are full.
-    for (let sent = 0; performance.now() - last < 500; await sleep(10)) {
+    let [sent, seen] = [0, 0];
+    // Until the buffers of the kernel are full, and the connection is cut off.
+    const feeding = setInterval(() => {
       if (responses() === sent) {
         sent += 16;
         socket.write(request.repeat(16));
-      } else if (responses() > seen) {
-        seen = responses();
-        last = performance.now();
-      }
-    }
-    return last;
+      } else if (responses() === seen) return;
+      seen = responses();
+      begun = performance.now();
+    }, 10);
+    socket.once('close', () => clearInterval(feeding)).on('error', () => clearInterval(feeding));
+    onTestFinished(() => clearInterval(feeding));
+    return () => begun;
   });
   expect(ms).toBeGreaterThan(0.4 * silenceMs);
   expect(ms).toBeLessThan(1.6 * silenceMs);
