@@ -96,7 +96,8 @@ export function partialOf(file: string): string {
   return path.join(folder, `${path.basename(file)}.partial-${randomUUID()}`);
 }
 
-const inShell = (name: string) => (/^[\w./:+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+/** A name as an argument of a command for the operator. */
+export const inShell = (name: string) => (/^[\w./:+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
 
 /**
  * A sentence if SQLite's files lie beside `file`, whether it exists or not: SQLite would read them as a part of what is put there. Empty ones, too: a program

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { platform } from 'node:os';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
+import { inShell, makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { openExisting, readHeader } from './store-file.ts';
 
@@ -17,9 +17,11 @@ const canRenameOpen = platform() !== 'win32';
  * Locks out all other connections until the returned one is closed. In WAL mode this fails while any other is open, because each holds a shared lock.
  * Leaving WAL mode moves the WAL into the file, and no file of SQLite's then lies beside it. It also keeps out a program that has opened the file but not
  * read it: when its turn comes, it finds no WAL mode, in which it would create a WAL under the name of the new file, and can only read
- * (SQLITE_READONLY_DBMOVED). Throws SQLite's errors.
+ * (SQLITE_READONLY_DBMOVED). Throws SQLite's errors, or the system's.
  */
 export function lockOut(file: string): Database.Database {
+  // Of a file that it may not write, SQLite would begin to read instead.
+  fs.accessSync(file, fs.constants.W_OK);
   const connection = new Database(file, { timeout: lockTimeoutMs });
   try {
     connection.pragma('journal_mode = DELETE');
@@ -48,7 +50,7 @@ function lockTarget(file: string): Database.Database | undefined {
     if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return undefined;
     if (code.startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: close the program that has it open.`);
     throw new CopyError(
-      `${file} cannot be locked (${messageOf(error)}): make sure that no program has it open, then remove it and repeat the command.`,
+      `${file} cannot be locked (${messageOf(error)}): make sure that no program has it open, then run rm ${inShell(file)} and repeat the command.`,
     );
   }
 }

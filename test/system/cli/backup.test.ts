@@ -10,6 +10,7 @@ import { prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { password, redirect } from '../../support/account-pages.ts';
 import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query, useStore } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
+import { asNobody, needNobody } from '../../support/nobody.ts';
 import { openElsewhere } from '../../support/other-program.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
@@ -253,6 +254,18 @@ describe('a file that SQLite or a program knows', () => {
       await expectNew(here);
     },
   );
+
+  test('exit 1: a file that its user may not write cannot be locked', async (context) => {
+    needNobody(context);
+    const { folder, old } = await withOld();
+    for (const name of ['', ...fs.readdirSync(folder, { recursive: true }).map(String)])
+      fs.chownSync(`${folder}/${name}`, 65534, 65534);
+    fs.chmodSync(old, 0o444);
+    const exit = await launchCli(['backup', '--force', 'n.db'], { folder, under: asNobody }).end();
+    expect(commandErrorOf(exit)).toBe(
+      "n.db cannot be locked (EACCES: permission denied, access 'n.db'): make sure that no program has it open, then run rm n.db and repeat the command.",
+    );
+  });
 
   test.each([
     [insert, 'SQLITE_READONLY_DBMOVED'],
