@@ -167,9 +167,8 @@ async function start() {
 
 type Run = Awaited<ReturnType<typeof start>>;
 
-/** The longest time in milliseconds between two of these replies. */
-const longestGap = (replies: Reply[]) =>
-  Math.max(...replies.map(({ ended }, at) => ended - (replies[at - 1]?.ended ?? ended)));
+/** The longest of the times between these. */
+const longestGap = (times: number[]) => Math.max(...times.map((time, at) => time - (times[at - 1] ?? time)));
 
 /** Injects a fault, waits until the cluster has settled, and returns and prints what clients saw meanwhile. */
 async function observe([name, ms, inject]: Fault, { cluster, entrance, load, watched }: Run) {
@@ -186,6 +185,7 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
   await sleep(2000);
   const to = performance.now();
   const within = replies.filter(({ ended }) => ended > from && ended < to);
+  const reads = within.filter(({ kind, status }) => kind === 'read' && status === 200);
   const isCreate = ({ kind, status }: Reply) => kind === 'create' && status === 201;
   const promoted = [...watched.promotions.values()].filter((at) => at > from);
   const writingAgain = promoted.map(
@@ -202,7 +202,7 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
   figure(name, {
     ...{ ...found, stale: found.stale.length, renamed: found.renamed.length, unexpected: found.unexpected.length },
     ...{ acknowledged: acknowledged.length - acknowledgedBefore },
-    withoutReadsS: longestGap(within.filter(({ kind, status }) => kind === 'read' && status === 200)) / 1000,
+    withoutReadsS: longestGap([from, ...reads.map(({ ended }) => ended), to]) / 1000,
     promotionAfterS: promoted.map((at) => ((at - from) / 1000).toFixed(1)).join(' and ') || '-',
   });
   return found;
