@@ -1,11 +1,11 @@
-/** Backs up a store while it is in use. The backup is complete, checked and on disk, or does not exist. */
+/** Backs up a store while it is in use. The backup is complete, checked and on disk when the command succeeds. */
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
 import type { Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
-import { countAnimals, placeLocked, replaceFile } from './replace.ts';
+import { expectAnimals, placeLocked, replaceFile } from './replace.ts';
 
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
@@ -22,8 +22,7 @@ export async function backupStore(source: Database.Database, file: string, warn:
     return rows.pet as number;
   };
   const animals = await replaceFile(file, 0o600, warn, write, placeLocked(fs.renameSync));
-  const read = countAnimals(file);
-  if (read !== animals) throw new CopyError(`${file} was written with ${animals} animals, but ${read} are read there.`);
+  expectAnimals(file, (read) => read === animals);
   return animals;
 }
 

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { inShell, makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
-import { openExisting, readHeader } from './store-file.ts';
+import { openExisting, readHeader, retryWhileBusy } from './store-file.ts';
 
 /** How long to wait for commands that are just finishing. */
 const lockTimeoutMs = 500;
@@ -77,8 +77,8 @@ export const placeLocked =
   };
 
 /**
- * Writes `file`, and replaces it if it exists. `write` gets the name and the descriptor of a partial file. On failure the old file stays, and no other. Rejects
- * with CopyError, an error of the system, or that of `write`.
+ * Writes `file`, and replaces it if it exists. `write` gets the name and the descriptor of a partial file. Rejects with CopyError, an error of the system, or
+ * that of `write`: then the old file stays, and no other, unless `place` has given the file its name.
  */
 export async function replaceFile<Result>(
   file: string,
@@ -103,16 +103,21 @@ export async function replaceFile<Result>(
   }
 }
 
-/** The number of animals that a reader of `file` finds. Throws CopyError. */
-export function countAnimals(file: string): number {
+/** Counts the animals that a reader of `file`, which was just published, finds. Throws CopyError unless it is the number that was written. */
+export function expectAnimals(file: string, isWritten: (read: number) => boolean): void {
+  let read: number;
   try {
-    const connection = openExisting(file);
-    try {
-      return Number(connection.prepare('SELECT count(*) FROM pet').pluck().get());
-    } finally {
-      connection.close();
-    }
+    // A server may be starting on it.
+    read = retryWhileBusy(() => {
+      const connection = openExisting(file);
+      try {
+        return Number(connection.prepare('SELECT count(*) FROM pet').pluck().get());
+      } finally {
+        connection.close();
+      }
+    });
   } catch (error) {
     throw new CopyError(`${file} was written, but cannot be read: ${messageOf(error)}`, { cause: error });
   }
+  if (!isWritten(read)) throw new CopyError(`${file} was written, but has another number of animals: ${read}.`);
 }

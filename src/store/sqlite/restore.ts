@@ -3,18 +3,29 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { isSame, makeFile, makeFolder, partialOf, publish, refuseSidecars, removeStore, type Warn } from '../files.ts';
+import {
+  isSame,
+  makeFile,
+  makeFolder,
+  type Place,
+  partialOf,
+  publish,
+  refuseSidecars,
+  removeStore,
+  type Warn,
+} from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
-import { countAnimals, lockOut, placeLocked } from './replace.ts';
+import { expectAnimals, lockOut, placeLocked } from './replace.ts';
 import { openExisting, prepareStore, readHeader, refuseLost } from './store-file.ts';
 
 /**
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
  * be sound. Resolves to the number of animals, the names of the migrations that were applied to it, and the new path of the previous store, if
- * there was one. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
+ * there was one. Rejects with CopyError, OpenError, or an error of the system or of SQLite. The store is then unchanged, unless the error names the path of
+ * the previous one.
  */
 export async function restoreStore(from: string, file: string, now: () => Date, warn: Warn) {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
@@ -32,12 +43,17 @@ export async function restoreStore(from: string, file: string, now: () => Date, 
       if (old) adoptOwner(partial, file);
       return applied;
     });
-    const kept = old && keep(file, now());
-    // Not a rename where no store was, which would replace one that a server has created meanwhile.
-    publish(partial, file, warn, placeLocked(old ? fs.renameSync : fs.linkSync));
-    const [animals, read] = [rows.pet as number, countAnimals(file)];
-    // A server that has started meanwhile may have added some.
-    if (read < animals) throw new CopyError(`${file} was written with ${animals} animals, but ${read} are read there.`);
+    const kept = old && `${file}.${now().toISOString().replace(/[-:.]/g, '')}.before-restore`;
+    const animals = rows.pet as number;
+    try {
+      // Not a rename where no store was, which would replace one that a server has created meanwhile.
+      publish(partial, file, warn, placeLocked(kept === undefined ? fs.linkSync : keepAs(kept)));
+      // A server that has started meanwhile may have added some.
+      expectAnimals(file, (read) => read >= animals);
+    } catch (error) {
+      if (kept === undefined || !fs.existsSync(kept)) throw error;
+      throw new CopyError(`${messageOf(error)} The previous store is kept as ${kept}.`, { cause: error });
+    }
     return { animals, migrated, kept };
   } finally {
     source.close();
@@ -60,6 +76,8 @@ function lock(file: string): Database.Database | undefined {
     if (!/^(SQLite format 3)?\0/.test(readHeader(file).toString('latin1')))
       throw new Error('it is not an SQLite database');
     connection = lockOut(file);
+    // Nothing of the store's own lies beside it now.
+    refuseSidecars(file);
     // Without them, the restored store could give ids a second time.
     highestIds(connection);
     return connection;
@@ -104,8 +122,15 @@ function adoptOwner(fresh: string, file: string): void {
   fs.chownSync(fresh, uid, gid);
 }
 
-function keep(file: string, now: Date): string {
-  const kept = `${file}.${now.toISOString().replace(/[-:.]/g, '')}.before-restore`;
-  fs.linkSync(file, kept);
-  return kept;
-}
+/** Replaces a store, which keeps the name `kept`. If that fails, the store has one name: writes under two would not know of each other. */
+const keepAs =
+  (kept: string): Place =>
+  (partial, file) => {
+    fs.linkSync(file, kept);
+    try {
+      fs.renameSync(partial, file);
+    } catch (error) {
+      fs.rmSync(kept);
+      throw error;
+    }
+  };

@@ -76,7 +76,7 @@ export function refuseLost(file: string): void {
   const isForeign = () => Boolean(sizeOf(`${file}-wal`)) && readHeader(file)[writeVersionAt] === rollbackVersion;
   if (isForeign() && isForeign())
     throw new OpenError(
-      `${file} is not in WAL mode, so ${file}-wal belongs to another file, and SQLite would apply it to this one: move ${file}-wal elsewhere.`,
+      `${file} is not in WAL mode, so ${file}-wal belongs to another file, and SQLite would apply it to this one: move ${file}-wal elsewhere${fs.existsSync(`${file}-shm`) ? `, and delete ${file}-shm` : ''}.`,
     );
   const size = sizeOf(file) ?? 0;
   // SQLite takes less than a page for an empty database, and would overwrite it.
@@ -97,13 +97,14 @@ function checkpointIfRoom(connection: Database.Database): void {
 }
 
 /** Retries on SQLITE_BUSY: SQLite itself does not wait while another process changes the journal mode or recovers a WAL. */
-function retryWhileBusy<Result>(act: () => Result): Result {
+export function retryWhileBusy<Result>(act: () => Result): Result {
   const deadline = performance.now() + writeTimeoutMs;
   for (;;) {
     try {
       return act();
     } catch (error) {
-      if (!codeOf(error).startsWith('SQLITE_BUSY') || performance.now() >= deadline) throw error;
+      const code = codeOf(error instanceof OpenError ? error.cause : error);
+      if (!code.startsWith('SQLITE_BUSY') || performance.now() >= deadline) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
     }
   }

@@ -324,7 +324,8 @@ describe('a file that SQLite or a program knows', () => {
     fs.rmSync(here.old);
     await here.run('backup', 'n.db');
     await run(insert);
-    const sentence = /^n\.db is not in WAL mode, so n\.db-wal belongs to another file, .+: move n\.db-wal elsewhere\.$/;
+    const sentence =
+      /^n\.db is not in WAL mode, so n\.db-wal belongs to another file, .+: move n\.db-wal elsewhere, and delete n\.db-shm\.$/;
     const copying = ['copy', '--from', 'sqlite:n.db', '--to', 'postgres://127.0.0.1:1/none'];
     for (const args of [['check', 'n.db'], ['restore', 'n.db'], copying]) {
       const { code, stderr } = await runCli(args, { folder: here.folder });
@@ -397,7 +398,11 @@ describe('a file that SQLite or a program knows', () => {
 
   test.each<[string, (file: string, log: Buffer) => void, string]>([
     ['a log', (file, log) => fs.writeFileSync(`${file}-wal`, log), 'as a part of the new file'],
-    ['another store', (file) => fs.copyFileSync(`${path.dirname(file)}/other.db`, file), 'but 0 are read there.'],
+    [
+      'another store',
+      (file) => fs.copyFileSync(`${path.dirname(file)}/other.db`, file),
+      'has another number of animals: 0.',
+    ],
     ['garbage', (file) => fs.writeFileSync(file, 'garbage'), 'was written, but cannot be read: '],
   ])('the file is looked at under its name, as its readers do: %s', async (_, meddle, sentence) => {
     const [here, log] = [await withOld(), await foreignLog()];
@@ -450,6 +455,17 @@ describe('restore', () => {
     await restore();
     expect(kept()).toHaveLength(2);
   });
+
+  test.for(['-shm', '-wal', '-journal'])(
+    'is refused beside an empty %s, and the store gets no second name',
+    async (suffix) => {
+      const { store, refused, inData } = await withBackup();
+      change(store, 'PRAGMA journal_mode = DELETE');
+      fs.writeFileSync(store + suffix, '');
+      expect(await refused('restore', 'copy.db')).toContain('SQLite would read what lies beside');
+      expect([inData(), namesIn(store)]).toEqual([['animal-store.db', `animal-store.db${suffix}`], ['Rex']]);
+    },
+  );
 
   test('replaces the file that a symbolic link leads to, and keeps the old store next to it', async () => {
     const { store, restore, at, refused } = await withBackup();
