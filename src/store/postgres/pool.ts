@@ -80,6 +80,7 @@ const jitter = (ms: number) => ms * (0.5 + Math.random());
 const standbyWaitEvent = 'SyncRep';
 
 const noneFree = 'no connection is free';
+const ignore = () => undefined;
 
 interface Job {
   /** How many writes it commits; 0: it only reads. */
@@ -117,6 +118,10 @@ function createPool(
   let writing = 0;
   /** Writes that were given up, and hold their connections. */
   let held = 0;
+  /** Writes that wait until fewer are under way. */
+  let queued = 0;
+  /** While the server opens no more connections than there are. */
+  let limited: NodeJS.Timeout | undefined;
   /** Resolves when another write may begin, or the deadline of one that waits has passed. */
   let changed = Promise.withResolvers<void>();
   const { errors } = counts;
@@ -153,12 +158,19 @@ function createPool(
   };
 
   /** Reads have a connection beside those of writes that were given up, also if the size is 1. */
-  const resize = () => (pool.options.max = Math.max(size, held + 1));
+  function resize(): void {
+    if (limited) return;
+    pool.options.max = Math.max(size, held + 1);
+    // The driver looks at its queue only when a connection comes or goes.
+    if (pool.waitingCount > 0) pool.connect().then((client) => client.release(), ignore);
+  }
 
-  /** Whether a session of this role waits for the standby. Until the database says no, it is assumed. */
+  /** Whether a session of this role has waited for the standby for as long as what was given up. Until the database says no, it is assumed. */
   const waitsForStandby = () =>
     run(
-      (connection) => connection`SELECT FROM pg_stat_activity WHERE wait_event = ${standbyWaitEvent} LIMIT 1`,
+      (connection) => connection`
+        SELECT FROM pg_stat_activity WHERE wait_event = ${standbyWaitEvent}
+        AND query_start < clock_timestamp() - ${sessionSettings.statement_timeout} * interval '1 ms' LIMIT 1`,
       0,
     ).then(
       (rows) => rows.length > 0,
@@ -218,7 +230,11 @@ function createPool(
         if (open > 0 && (hasNoMore(error) || workedAt > performance.now() - connectTimeoutMs)) {
           // Jobs wait for those that are open. Without this, the pool would try again for the next job at once.
           pool.options.max = open;
-          setTimeout(resize, askAgainMs).unref();
+          clearTimeout(limited);
+          limited = setTimeout(() => {
+            limited = undefined;
+            resize();
+          }, askAgainMs).unref();
           continue;
         }
         unreachable = error;
@@ -261,7 +277,9 @@ function createPool(
 
   /** Attempts a write when few enough others are under way. */
   async function attemptWrite<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    queued += 1;
     while (writing >= maxWrites && !job.late) await changed.promise;
+    queued -= 1;
     writing += 1;
     try {
       return await attempts(job, work);
@@ -327,7 +345,7 @@ function createPool(
     measure: () => ({
       limit: size,
       busy: pool.totalCount - pool.idleCount,
-      waiting: pool.waitingCount,
+      waiting: pool.waitingCount + queued,
       abandoned: abandoned.size,
     }),
     /** Resolves when every job is answered; the connections close then. A commit that waits for its standby goes on waiting. */

@@ -119,7 +119,7 @@ test('a write that was lost on its way is let go when the database has no commit
   proxy.restore();
   await keyed.read(pid);
   expect(pools.measure().pool.abandoned).toBe(1);
-  await expect.poll(() => pools.measure().pool.abandoned).toBe(0);
+  await expect.poll(() => pools.measure().pool.abandoned, { timeout: 8000 }).toBe(0);
 });
 
 test('nothing of a transaction is committed after its deadline, though no statement takes long', async () => {
