@@ -12,8 +12,9 @@ import { addKey, makeStore } from '../../support/store-file.ts';
 
 beforeEach(needNginx);
 
-/** Requests of an attack: a list of 50 keys with charts of 30 days took 30 ms each. */
 const attempts = 240;
+/** Less than half of what a hundred lists with charts of 30 days took, which is what nginx lets through. */
+const maxSeconds = 1.5;
 
 /** A server behind nginx, and the session of ada, who has 50 keys that were used on 30 days. */
 async function deploy() {
@@ -50,7 +51,14 @@ async function deploy() {
         if (resetMs !== undefined) setTimeout(() => stream.close(constants.NGHTTP2_CANCEL), resetMs);
       });
   }
-  const cpuSeconds = async () => Number(/^process_cpu_seconds_total (\S+)/m.exec(await server.metrics())?.[1]);
+  /** The processor time of the server, when it has nothing left to do. */
+  async function cpuSeconds() {
+    for (let before = Number.NEGATIVE_INFINITY; ; await sleep(500)) {
+      const now = Number(/^process_cpu_seconds_total (\S+)/m.exec(await server.metrics())?.[1]);
+      if (now - before < 0.1) return now;
+      before = now;
+    }
+  }
   return { open, cpuSeconds, session: `__Host-session=${token}` };
 }
 
@@ -64,19 +72,17 @@ async function attack({ open, cpuSeconds, session }: Deployed, resetMs?: number)
   await sideBySide(4, async () => {
     for (let count = 0; count < attempts / 4; count++) answers.push(await get('/account', resetMs));
   });
-  // Behind what still waits of this address.
-  await get('/account/settings');
   return { answers, seconds: (await cpuSeconds()) - before };
 }
 
-test('four loops of a list of 50 keys get 429 beyond the limit of the account, and take a tenth of the processor', async () => {
+test('four loops of a list of 50 keys get 429 beyond the limits, and take little of the processor', async () => {
   const deployed = await deploy();
   const { answers, seconds } = await attack(deployed);
   const refused = answers.filter(({ status }) => status === 429);
   expect(answers.filter(({ status }) => status === 200).length).toBeLessThanOrEqual(limits.pages);
   expect(refused.length).toBeGreaterThan(0);
   for (const { retryAfter } of refused) expect(Number(retryAfter)).toBeGreaterThan(0);
-  expect(seconds).toBeLessThan(attempts * 0.012);
+  expect(seconds).toBeLessThan(maxSeconds);
   expect((await deployed.open('127.0.5.2')('/docs')).status).toBe(200);
 });
 
@@ -96,5 +102,5 @@ test('lists that are reset after 2 ms are not rendered, and 20 others get their 
   over.abort();
   await others;
   expect(seen.filter((status) => status === 200).length / seen.length).toBeGreaterThan(0.95);
-  expect(seconds).toBeLessThan(attempts * 0.012);
+  expect(seconds).toBeLessThan(maxSeconds);
 });
