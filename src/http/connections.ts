@@ -113,7 +113,7 @@ export const inOrder: onRequestHookHandler = (request, reply, done) => {
  * Sets the time-out for a response that begins now. Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is
  * cut off after twice the time-out.
  */
-export const expectReader = ({ raw }: FastifyRequest) => raw.socket.setTimeout(limits.silenceMs / 2);
+export const expectReader = (socket: Socket) => socket.setTimeout(limits.silenceMs / 2);
 
 type End = (request: FastifyRequest, reply: FastifyReply) => void;
 
@@ -150,7 +150,7 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     done();
   });
   app.addHook('onSend', (request, _reply, _payload, done) => {
-    expectReader(request);
+    expectReader(request.raw.socket);
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
