@@ -161,6 +161,8 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     done();
     const [next] = unanswered;
     // Behind a response that closes the connection, nothing is served (RFC 9112, section 9.6).
+    // Node stops reading while many responses wait, and so does not notice that the client is gone.
+    if (!next) request.raw.socket.resume();
     if (!next || !reply.raw.shouldKeepAlive) return;
     request.raw.socket.setTimeout(limits.silenceMs);
     // Its body may have been refused.
