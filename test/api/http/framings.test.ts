@@ -230,10 +230,10 @@ describe('one request', () => {
         [
           // Overlong UTF-8, a surrogate, a cut character.
           ...['{"name":"\xc0\xaf","categoryId":7}', '{"name":"\xed\xa0\x80","categoryId":7}', `${pet}\xe2\x82`],
-          ...[' \n', '{"name":"a\0b","categoryId":7}', '{"__proto__":1,"__proto__":2,"name":"x","categoryId":7}'],
+          ...[' \n', '{"name":"a\0b","categoryId":7}'],
         ].map(add),
       ],
-      ['400 invalid_body', [`[${pet}]`, `{"__proto__":${pet}}`].map(add)],
+      ['400 invalid_body', [`[${pet}]`, `{"__proto__":${pet}}`, `{"__proto__":1,${pet.slice(1)}`].map(add)],
     ]));
 
   test('that has no body, and announces none, is a POST with an empty one (RFC 9112, section 6.3)', () =>

@@ -79,6 +79,7 @@ test.for<[what: string, limit: number, open: Open, ...inputs: Make[]]>([
     (length) => `${'{"a":'.repeat(length / 6)}1${'}'.repeat(length / 6)}`,
     ...[fill('['), fill('1,', '[', '1]'), fill('1234567890123456,', '{"a":[', '1]}')],
     ...[fill('1', '{"categoryId":', '}'), fill('0', '{"categoryId":0.', '1}'), fill('\\u0061', '{"name":"', '"}')],
+    ...[fill('0', '{"categoryId":1.', '1}'), fill('10', '{"categoryId":1.', 'e-9}'), fill('1.0,', '{"a":[', '1]}')],
     differ((name) => `"\\u0061${name}":1,`, '{"x":1.5,', '"":1}'),
     differ((name) => `"${Number.parseInt(name, 36) * 40961}":1,`, '{"x":1.5,', '"":1}'),
     fill('\\\\', '{"x":1.5,"name":"', '"}'),

@@ -10,59 +10,48 @@ describe('readJson', () => {
     ['-0', 0n],
     ['-0.000e-7', 0n],
     ['0e999999999', 0n],
-    ['-0.0e5', 0n],
     ['-1.0', -1n],
     ['12300e-2', 123n],
-    ['9223372036854775807.000', 9223372036854775807n],
-    ['7', 7n],
     ['-7', -7n],
     ['1.50e1', 15n],
     ['1e3', 1000n],
     ['1E+3', 1000n],
-    ['0.001e3', 1n],
     ['0.0000000000000000000001e22', 1n],
+    ['9007199254740991.000', 9007199254740991n],
     ['9007199254740993', 9007199254740993n],
     ['9223372036854775807', 9223372036854775807n],
     ['-9223372036854775808', -9223372036854775808n],
     ['9999999999999999999', 9999999999999999999n],
-    ['1e18', 1000000000000000000n],
     ['1.5', 1.5],
-    ['1e-1', 0.1],
-    ['12.345e2', 1234.5],
-    ['10000000000000000000', Infinity],
-    ['1e19', Infinity],
+    ['9007199254740991.4', 9007199254740991],
+    ['1.00000000000000000001', 1],
+    ['9007199254740993.0', 9007199254740992],
+    ['1e18', 1e18],
+    ['10000000000000000000', 1e19],
+    ['-12345678901234567890', -12345678901234567000],
     ['1e999999999', Infinity],
-    ['-12345678901234567890', -Infinity],
-    ['1e-999999999', 0],
     ['1e-400', 0],
     ['0.99999999999999999', 1],
-    ['1e15', 1000000000000000n],
   ])('reads %s as %s', ([text, value]) => {
     expect(read(text)).toBe(value);
     expect(read(`{"a":[${text}]}`)).toEqual({ a: [value] });
   });
 
-  test('reads integers alike, whether or not another number makes it look at the text of each', () => {
-    const integer = fc.oneof(fc.integer(), fc.bigInt({ min: -(10n ** 21n), max: 10n ** 21n })).map(String);
-    const values = fc.array(
-      fc.oneof(
-        integer,
-        integer.map(JSON.stringify),
-        fc.array(integer).map((all) => `[${all}]`),
-      ),
+  test('reads a number as an integer if its digits are one, and other numbers as JSON.parse does', () => {
+    const number = fc.tuple(
+      fc.oneof(fc.integer(), fc.bigInt({ min: -(10n ** 18n), max: 10n ** 18n })).map(String),
+      fc.stringMatching(/^\d{1,2}0{0,20}$/),
+      fc.integer({ min: -25, max: 25 }),
     );
-    const object = values.map((all) => `{${all.map((text, place) => `"${place}":${text}`)}}`);
     fc.assert(
-      fc.property(object, (text) => {
-        expect(read(`[${text}]`)).toEqual([(read(`[${text},1.5]`) as unknown[])[0]]);
+      fc.property(number, ([integer, fraction, exponent]) => {
+        const text = `${integer}.${fraction}e${exponent}`;
+        const scaled = BigInt(integer + fraction) * 10n ** BigInt(50 + exponent - fraction.length);
+        const isSafe = scaled % 10n ** 50n === 0n && Number.isSafeInteger(Number(scaled / 10n ** 50n));
+        expect(read(text)).toBe(isSafe ? scaled / 10n ** 50n : JSON.parse(text));
+        expect(read(integer)).toBe(BigInt(integer));
       }),
     );
-  });
-
-  test('reads every digit of a number beside other long digits', () => {
-    const beside = (other: string) => read(`{"a":${other},"b":9007199254740993}`);
-    for (const other of ['"12345678901234567"', '9007199254740995'])
-      expect(beside(other)).toMatchObject({ b: 9007199254740993n });
   });
 
   test('leaves numbers as they are whose source JSON.parse does not give', () => {
@@ -71,23 +60,21 @@ describe('readJson', () => {
     expect(Object.values(read('{"one":1.5,"\\"":2.0}') as object)).toEqual([1.5, 2]);
   });
 
-  test('reads every digit beside 1,000 commas; beside more, which no operation allows, the nearest BigInt', () => {
-    const beside = (commas: number) => read(`{"a":9007199254740993,"b":[1.0${',"x,y"'.repeat(commas - 1)}]}`);
-    expect(beside(1000)).toMatchObject({ a: 9007199254740993n });
-    expect(beside(1001)).toMatchObject({ a: 9007199254740992n });
-    expect(read(`{"a":"${','.repeat(2000)}","b":9007199254740993}`)).toMatchObject({ b: 9007199254740993n });
+  test('reads every digit beside 10,000 commas; beside more, which no operation allows, it makes no BigInt', () => {
+    const beside = (commas: number) => read(`{"a":9007199254740993,"b":["${','.repeat(commas - 1)}"]}`);
+    expect(beside(10_000)).toMatchObject({ a: 9007199254740993n });
+    expect(beside(10_001)).toMatchObject({ a: 9007199254740992 });
   });
 
   test.for([
-    '{"a":1,"a":1}',
-    '{"a":1,"\\u0061":1}',
-    '{"a" :1,"a"\t:1}',
-    '{"a"\n:1,"a"\r\n:1}',
-    '[{"a":{}},{"a":1,"b":{"c":2},"a":3}]',
-    '{"a":"x}","a":1}',
-    '{"b":"{x","a":"\\"}","a":1}',
-  ])('rejects a duplicate member: %s', (text) => {
-    expect(() => read(text)).toThrow(new SyntaxError('not valid JSON: the member "a" is given more than once'));
+    '{"a":1.5,"a":9007199254740993}',
+    '{"a":[1,2],"a":9007199254740993}',
+    '{"a":"x","\\u0061":9007199254740993}',
+    '{"__proto__":{"a":1},"a":9007199254740993}',
+  ])('of two members of one name, the last counts: %s', (text) => {
+    const value = read(text) as object;
+    expect(value).toHaveProperty('a', 9007199254740993n);
+    expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
   });
 
   test('names a fault without the text around it', () => {
