@@ -21,18 +21,14 @@ export function readEnvironment(env: NodeJS.ProcessEnv): Config {
   return readConfig({ ...env, ...secret }, (name) => sources.get(name) ?? 'the environment');
 }
 
-/** A warning for each name in .env that is neither a setting nor a variable of the PostgreSQL driver. */
-export function findUnknownNames(): { name: string; sentence: string }[] {
+/** A sentence for each name in .env that is neither a setting nor a variable of the PostgreSQL driver. */
+export function findUnknownNames(): string[] {
   const names = Object.keys(settings.properties);
-  return [...readDotEnv()]
-    .filter(([name]) => !names.includes(name) && !name.startsWith('PG'))
-    .map(([name, { line }]) => {
-      const meant = closest(name, names);
-      return {
-        name,
-        sentence: `${name} in .env line ${line} is not a setting.${meant ? ` Did you mean ${meant}?` : ''}`,
-      };
-    });
+  const unknown = [...readDotEnv()].filter(([name]) => !names.includes(name) && !name.startsWith('PG'));
+  return unknown.map(([name, { line }]) => {
+    const meant = closest(name, names);
+    return `${name} in .env line ${line} is not a setting.${meant ? ` Did you mean ${meant}?` : ''}`;
+  });
 }
 
 /** DATABASE_URL from the file that DATABASE_URL_FILE names. It stays out of `env`, which child processes inherit. */

@@ -37,39 +37,12 @@ function loadConfig(): Config {
   }
 }
 
-/** Settings of earlier releases, and what to do instead. `stops`: whether to refuse to start, because the server would not do what the value asks for. */
-const removed: Record<string, { instead: string; stops?: (value: string, all: NodeJS.ProcessEnv) => boolean }> = {
-  WORKERS: {
-    instead: 'for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).',
-    stops: (value) => value !== '1',
-  },
-  LOG_SAMPLE: { instead: 'each request is one line.' },
-  MAX_IN_FLIGHT: { instead: 'docs/limits.md has the limits.' },
-  REFUSAL_LIMIT: { instead: 'docs/limits.md has the limits.' },
-  ACCOUNT_PAGES: {
-    instead: 'SIGN_UP=none removes the account pages.',
-    stops: (value, { SIGN_UP }) => value === 'off' && SIGN_UP !== 'none',
-  },
-};
-
-/** Warns of settings of earlier releases, and of unknown names in .env. Refuses to start if a setting `stops`. */
-function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
-  for (const [name, { instead, stops }] of Object.entries(removed)) {
-    const value = env[name];
-    if (!value) continue;
-    const sentence = `${name} is no longer a setting: ${instead}`;
-    if (stops?.(value, env)) refuseToStart(sentence);
-    logger.warn(sentence);
-  }
-  for (const { name, sentence } of findUnknownNames()) if (!Object.hasOwn(removed, name)) logger.warn(sentence);
-}
-
 /** Serves until a signal. */
 export async function run(): Promise<void> {
   const config = loadConfig();
   const log = await openLog(config);
   const { logger } = log;
-  checkNames(process.env, logger);
+  for (const sentence of findUnknownNames()) logger.warn(sentence);
   const release = readRelease();
   const metrics = createMetrics(release.version, release.revision);
   metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);

@@ -6,7 +6,7 @@ import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../
 import { closest } from '../../../src/core/closest.ts';
 import { readEntries } from '../../../src/dotenv.ts';
 import { temporaryFolder } from '../../support/app.ts';
-import { launchServer, runCli, startServer } from '../../support/process.ts';
+import { runCli } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 
 const defaults: Config = {
@@ -216,31 +216,6 @@ describe('.env', () => {
     ['WORKERS', undefined],
   ])('of %s, %s is meant', ([word, meant]) => {
     expect(closest(word as string, Object.keys(settings.properties))).toBe(meant);
-  });
-});
-
-describe('a setting of earlier releases', () => {
-  const workers =
-    'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
-
-  const accountPages = 'ACCOUNT_PAGES is no longer a setting: SIGN_UP=none removes the account pages.';
-
-  test.for([
-    [{ WORKERS: '2' }, workers],
-    [{ ACCOUNT_PAGES: 'off', SIGN_UP: 'off' }, accountPages],
-  ] as const)('%j stops the start', async ([env, sentence]) => {
-    expect(await launchServer({ env }).end()).toMatchObject({ code: 1, stderr: `animal-store: ${sentence}\n` });
-  });
-
-  test('WORKERS=1 from .env, LOG_SAMPLE, and ACCOUNT_PAGES=off with SIGN_UP=none are one warning each', async () => {
-    const env = { LOG_SAMPLE: '100', ACCOUNT_PAGES: 'off', SIGN_UP: 'none' };
-    const folder = temporaryFolder();
-    writeFileSync(`${folder}/.env`, 'WORKERS=1\nACCOUNT_PAGES=on\n');
-    const server = await startServer({ folder, env });
-    const { code, stdout } = await server.end('SIGTERM');
-    const warnings = [...stdout.matchAll(/"level":40,.*"msg":"([^"]+)"/g)].map(([, sentence]) => sentence);
-    const logSample = 'LOG_SAMPLE is no longer a setting: each request is one line.';
-    expect([code, warnings]).toEqual([0, [workers, logSample, accountPages]]);
   });
 });
 
