@@ -2,7 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { StoreMeasures } from '../core/measures.ts';
 import { type TrailEvent, trailEvents } from '../core/people.ts';
-import { FastHistogram, type Series } from './histogram.ts';
+import { createHistogram, type Histogram, type Series } from './histogram.ts';
 import type { OnEnd } from './log.ts';
 
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -23,6 +23,13 @@ export function createMetrics(version: string, revision = '') {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  const histograms: Histogram[] = [];
+
+  function addHistogram(...given: Parameters<typeof createHistogram>): Histogram {
+    const histogram = createHistogram(...given);
+    histograms.push(histogram);
+    return histogram;
+  }
 
   /** Adds a metric whose value at each scrape is what `read` returns: a counter if its name ends in _total, otherwise a gauge. */
   function add(name: string, help: string, read: () => Reading, label = 'reason'): void {
@@ -71,18 +78,21 @@ export function createMetrics(version: string, revision = '') {
     labelNames: ['version', 'revision'],
     registers,
   }).set({ version, revision }, 1);
-  const commits = new FastHistogram({
-    name: 'animal_store_commit_writes',
-    help: 'Number of writes per commit.',
-    buckets: batches,
-    registers,
-  }).add({});
+  const commits = addHistogram('animal_store_commit_writes', 'Number of writes per commit.', batches).add({});
   const queries: Partial<Record<'read' | 'write', Series>> = {};
 
   return {
     registry,
+    /** All metrics, in the text format of Prometheus. */
+    text: async () => [await registry.metrics(), ...histograms.map(({ text }) => `${text()}\n`)].join('\n'),
     add,
-    request: countRequests(registry),
+    request: countRequests(
+      addHistogram(
+        'http_request_duration_seconds',
+        'Duration of requests, from the arrival of the headers, or of the body, to the close of the response, by method, route template and status. Documents, pages and the files of pages count by the first part of their path; what nobody serves, and what is refused on any path (414, 417), counts as none.',
+        durations,
+      ),
+    ),
     /** A request was rejected because a limit was reached. */
     limited: countEvents(
       'animal_store_limited_requests_total',
@@ -107,13 +117,11 @@ export function createMetrics(version: string, revision = '') {
       for (const [name, [help, read]] of Object.entries(storeMetrics))
         if (read(store()) !== undefined) add(`animal_store_${name}`, help, () => read(store()) ?? 0);
       if (!store().pool) return;
-      const histogram = new FastHistogram({
-        name: 'animal_store_database_query_duration_seconds',
-        help: 'Duration of statements of PostgreSQL, without the wait for a connection, and at most to their deadline, by kind.',
-        labelNames: ['kind'],
-        buckets: durations,
-        registers,
-      });
+      const histogram = addHistogram(
+        'animal_store_database_query_duration_seconds',
+        'Duration of statements of PostgreSQL, without the wait for a connection, and at most to their deadline, by kind.',
+        durations,
+      );
       for (const kind of ['read', 'write'] as const) queries[kind] = histogram.add({ kind });
     },
   };
@@ -140,14 +148,7 @@ const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) =
   ],
 };
 
-function countRequests(registry: Registry): OnEnd {
-  const histogram = new FastHistogram({
-    name: 'http_request_duration_seconds',
-    help: 'Duration of requests, from the arrival of the headers, or of the body, to the close of the response, by method, route template and status. Documents, pages and the files of pages count by the first part of their path; what nobody serves, and what is refused on any path (414, 417), counts as none.',
-    labelNames: ['method', 'route', 'status'],
-    buckets: durations,
-    registers: [registry],
-  });
+function countRequests(histogram: Histogram): OnEnd {
   /** Indexed by route: a key of all three labels would be a new string for each request. */
   const byRoute = new Map<string, Series[]>();
 

@@ -1,6 +1,5 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, LogController } from 'fastify';
-import type { Registry } from 'prom-client';
 import { ApiError } from '../core/errors.ts';
 import { HttpError, sendError } from '../http/errors.ts';
 import { headers } from '../http/headers.ts';
@@ -13,11 +12,14 @@ export interface OpsOptions {
   release: { version: string; revision: string | undefined };
   /** Why the server should not receive requests now: the store does not answer, or the process stops. Undefined if it should. */
   obstacle: () => string | undefined | Promise<string | undefined>;
-  registry: Pick<Registry, 'metrics' | 'contentType'>;
+  /** The metrics, in the text format of Prometheus. */
+  metrics: () => Promise<string>;
   /** The hosts that requests may name. If undefined, any. */
   servesHost: ServesHost | undefined;
   logger: FastifyBaseLogger;
 }
+
+const textFormat = 'text/plain; version=0.0.4; charset=utf-8';
 
 const notAllowed = new HttpError('method_not_allowed', { allow: 'GET, HEAD' });
 
@@ -28,7 +30,7 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer({ release, obstacle, registry, servesHost, logger }: OpsOptions): FastifyInstance {
+export function buildOpsServer({ release, obstacle, metrics, servesHost, logger }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const logController = new LogController({ disableRequestLogging: true });
@@ -57,6 +59,6 @@ export function buildOpsServer({ release, obstacle, registry, servesHost, logger
     if (reason !== undefined) throw new ApiError('service_unavailable', `Not ready: ${reason}.`);
     return { status: 'ready', ...release };
   });
-  ops.get('/metrics', async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()));
+  ops.get('/metrics', async (_request, reply) => reply.type(textFormat).send(await metrics()));
   return ops;
 }

@@ -78,7 +78,7 @@ export async function run(): Promise<void> {
       return app.server.listening ? readiness.ask(check) : 'the server does not listen yet';
     },
     servesHost: await hostsOf(config.OPS_HOST, config),
-    registry: metrics.registry,
+    metrics: metrics.text,
     logger,
   });
 

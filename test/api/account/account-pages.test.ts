@@ -484,7 +484,7 @@ test('the trail has a log line and a count for each event, with ids and the addr
   const counts: Record<string, number> = {};
   for (const { event } of found) counts[event] = (counts[event] ?? 0) + 1;
   expect(await app.counts()).toEqual(counts);
-  const texts = app.log() + (await app.metrics.registry.metrics());
+  const texts = app.log() + (await app.metrics.text());
   expect(words.filter((word) => word.length < 10)).toEqual([]);
   expect(words.filter((word) => texts.includes(word) || texts.includes(encodeURIComponent(word)))).toEqual([]);
 });

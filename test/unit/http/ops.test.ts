@@ -1,7 +1,6 @@
 /** The routes of the ops port. test/system/process/ops.test.ts asks that of a whole server. */
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
-import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
 import { buildOpsServer } from '../../../src/ops/routes.ts';
 import { converse } from '../../support/raw.ts';
@@ -10,7 +9,7 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: 'abcdef0' },
     obstacle: () => undefined,
-    registry: { metrics: async () => 'up 1\n', contentType: Registry.PROMETHEUS_CONTENT_TYPE },
+    metrics: async () => 'up 1\n',
     servesHost: (host) => host === 'localhost',
     logger: pino({ level: 'silent' }),
   });
@@ -35,7 +34,9 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
       status === 405 ? 'GET, HEAD' : undefined,
     ]);
     const always = { 'x-request-id': expect.any(String), 'cache-control': 'no-store' };
-    expect(answer?.headers, line).toMatchObject(line === 'GET /metrics' ? {} : always);
+    expect(answer?.headers, line).toMatchObject(
+      line === 'GET /metrics' ? { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' } : always,
+    );
   }
 });
 
@@ -44,7 +45,7 @@ test('the log has the cause if the metrics cannot be read', async () => {
   const lines: object[] = [];
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: undefined },
-    registry: { metrics: () => Promise.reject(cause), contentType: Registry.PROMETHEUS_CONTENT_TYPE },
+    metrics: () => Promise.reject(cause),
     obstacle: () => undefined,
     servesHost: undefined,
     logger: pino({}, { write: (line) => void lines.push(JSON.parse(line)) }),
