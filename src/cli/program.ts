@@ -31,8 +31,7 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
       unwritable ??= error;
     });
   try {
-    if (argv.includes('-h') || argv.includes('--help'))
-      cli.print(argv.length === 2 && isGroup(argv.slice(0, 1)) ? helpOfAll(argv[0] as string) : helpOf(name));
+    if (argv.includes('-h') || argv.includes('--help')) cli.print(helpOf(name));
     else if (name === '--version') cli.print(releaseText());
     else if (command) await command.run(cli, readInputs(command, argv.slice(words)));
     else misuse(unknown(argv));
@@ -70,23 +69,18 @@ function usageOf(name: string, { inputs }: Command): string {
   return ['Usage: animal-store', name, ...Object.keys(inputs)].join(' ');
 }
 
+/** The help of a command, of all those of a group, or else a list of all commands. */
 function helpOf(name: string): string {
   const command = commands.get(name);
-  if (!command) {
-    const group = groupOf(name);
-    const rows = (group.length > 0 ? group : [...commands]).map(([each, { about }]) => [each, about]);
-    const usage = `Usage: animal-store ${group.length > 0 ? `${name} ` : ''}<command>`;
-    return `${usage}\n\n${inColumns(rows)}\n\n${manual}`;
+  if (command) {
+    const { about, inputs } = command;
+    return [usageOf(name, command), about, inColumns(Object.entries(inputs))].join('\n\n').trimEnd();
   }
-  const { about, inputs } = command;
-  return [usageOf(name, command), about, inColumns(Object.entries(inputs))].join('\n\n').trimEnd();
+  const group = groupOf(name).map(([each]) => helpOf(each));
+  if (group.length > 0) return group.join('\n\n\n');
+  const rows = [...commands].map(([each, { about }]) => [each, about]);
+  return `Usage: animal-store <command>\n\n${inColumns(rows)}\n\n${manual}`;
 }
-
-/** The help of each command of a group. */
-const helpOfAll = (name: string) =>
-  groupOf(name)
-    .map(([each]) => helpOf(each))
-    .join('\n\n\n');
 
 const manual = `\
 animal-store <command> --help shows what it takes, --version prints the version.
