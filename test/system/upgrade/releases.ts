@@ -1,6 +1,6 @@
 /** The code of earlier releases, from the history of this repository, and of a later one. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { copySource } from '../../support/plant.ts';
 import { projectFolder } from '../../support/project.ts';
 import { temporaryFolder } from '../../support/store.ts';
@@ -29,15 +29,38 @@ function commitOf(release: Release): string | undefined {
 export const missingRelease = (release: Release) =>
   commitOf(release) === undefined && `the commit of ${release} is not in the history here`;
 
-/** 1.1.0 estimates passwords with a package that is no longer installed. */
-const anyPassword = 'export const createGuesses = () => ({ powerOf: async () => 20 });\n';
+/** Modules of releases that need packages which are no longer installed: as much of each as the tests use. */
+const replaced: [file: string, from: string, to: string][] = [
+  ['src/http/limits.ts', '@fastify/under-pressure', 'export default async () => undefined;'],
+  [
+    'src/account/forms.ts',
+    '@fastify/formbody',
+    `const formbody = async (app, { parser, bodyLimit }) =>
+      app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string', bodyLimit }, async (_, text) => parser(text));
+    export default Object.assign(formbody, { [Symbol.for('skip-override')]: true });`,
+  ],
+  // Accepts any password.
+  [
+    'src/account/password-rules.ts',
+    './guesses.ts',
+    'export const createGuesses = () => ({ powerOf: async () => 20 });',
+  ],
+];
 
-/** A new folder with the code of a release, whose 1.1.0 accepts any password. It needs packages that are now among those for development. */
+/** A new folder with the code of a release, with replaced modules. It also needs packages that are now among those for development. */
 export function sourceOf(release: Release) {
   const folder = temporaryFolder();
   execFileSync('tar', ['-x', '-C', folder], { input: git('archive', commitOf(release) as string).stdout });
   symlinkSync(`${projectFolder}node_modules`, `${folder}/node_modules`);
-  if (release === '1.1.0') writeFileSync(`${folder}/src/account/guesses.ts`, anyPassword);
+  for (const [name, from, to] of replaced) {
+    const file = `${folder}/${name}`;
+    if (!existsSync(file)) continue;
+    const module = `data:text/javascript,${encodeURIComponent(to)}`;
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace(`'${from}'`, () => JSON.stringify(module)),
+    );
+  }
   return folder;
 }
 
