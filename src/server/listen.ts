@@ -1,9 +1,9 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, Server } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyInstance, FastifyListenOptions } from 'fastify';
+import { type AddressInfo, createServer, Server } from 'node:net';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
 
@@ -45,38 +45,9 @@ export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config)
   return createHosts(names);
 }
 
-/**
- * libuv accepts one connection per listening socket and turn of the event loop. With a fifth of a core, a turn under load takes 60 ms: through one socket,
- * the connections that nginx opens at the start of a load are accepted for 10 s, and others wait behind them. The kernel divides connections among the
- * sockets of a port.
- */
-const listeners = 8;
-
-/** Rejects if a server listens: a socket with reusePort would share its port. To listen without it would reset what a proxy opens meanwhile. */
-async function expectFree(host: string, port: number): Promise<void> {
-  const socket = connect({ host: loopbackOf(host), port, timeout: 1000 }).on(
-    'timeout',
-    () => void socket.destroy(new Error('no answer')),
-  );
-  const isFree = await once(socket, 'connect').then(
-    // In the range of ports for clients, a socket can connect to itself.
-    () => socket.localPort === port,
-    () => true,
-  );
-  socket.destroy();
-  if (!isFree) throw Object.assign(new Error(), { code: 'EADDRINUSE' });
-}
-
-/** What keeps a server from listening, as sentences: none, or one. */
-export const faultsOf = (binding: Binding): Promise<string[]> =>
-  expectFree(binding.host, binding.port).then(
-    () => [],
-    (error) => [sentenceOf(binding, error)],
-  );
-
-/** Rejects if this machine does not have the address. */
-async function tryAddress(host: string): Promise<void> {
-  const trial = createServer().listen({ host, port: 0 });
+/** Rejects if nothing can listen there. With port 0: if this machine does not have the address. */
+async function tryToListen(host: string, port = 0): Promise<void> {
+  const trial = createServer().listen({ host, port });
   await once(trial, 'listening');
   trial.close();
 }
@@ -84,80 +55,71 @@ async function tryAddress(host: string): Promise<void> {
 /** The address of a host. A machine without IPv6 has no address ::, which stands for every interface: there, 0.0.0.0 does. */
 async function addressOf(host: string): Promise<string> {
   const { address } = await lookup(host);
-  if (address !== '::') return tryAddress(address).then(() => address);
-  return tryAddress(address).then(
+  if (address !== '::') return address;
+  return tryToListen(address).then(
     () => address,
     () => '0.0.0.0',
   );
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
-export async function listen(app: FastifyInstance, binding: Binding) {
+async function listen(app: FastifyInstance, binding: Binding): Promise<string> {
   const listenTextResolver = (address: string) =>
     `${binding.prefix ? 'Ops port open' : 'Server listening'} at ${address}`;
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server, whose requests are not bounded with those of the first.
-    const host = await addressOf(binding.host);
-    const reusePort = binding.prefix === '' && process.platform === 'linux';
-    if (reusePort && binding.port !== 0) await expectFree(host, binding.port);
-    // Fastify's types lack reusePort.
-    const options: FastifyListenOptions & { reusePort: boolean } = {
-      host,
-      port: binding.port,
-      listenTextResolver,
-      reusePort,
-    };
-    await app.listen(options);
-    const { address, port } = app.server.address() as AddressInfo;
-    // With the options of Node's HTTP server. Its event may be emitted for other connections (https://nodejs.org/api/http.html#event-connection).
-    const accept = () =>
-      createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
-    const more = Array.from({ length: reusePort ? listeners - 1 : 0 }, accept);
-    for (const server of more) await once(server.listen({ host, port, reusePort }), 'listening');
-    return {
-      url: localUrl(address, port),
-      untilQuiet: () => untilQuiet(app),
-      stop: () => stopListening(app, more),
-    };
+    await app.listen({ host: await addressOf(binding.host), port: binding.port, listenTextResolver });
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
+  const { address, port } = app.server.address() as AddressInfo;
+  return localUrl(address, port);
 }
 
-/** The queues of the listening sockets count as empty after so many pauses without a new connection. */
-const quietPauses = 6;
+/** Opens the ops port, unless it is off, and then the other one. Resolves to the URL of `app`. Rejects with an Error that has a sentence for each fault. */
+export async function openPorts(app: FastifyInstance, ops: FastifyInstance, config: Config): Promise<string> {
+  const binding: Binding = { host: config.HOST, port: config.PORT, prefix: '' };
+  const opsBinding: Binding = { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' };
+  const faults: string[] = [];
+  if (config.OPS_PORT !== 'off') await listen(ops, opsBinding).catch(({ message }) => faults.push(message));
+  if (faults.length === 0) return listen(app, binding);
+  await addressOf(binding.host)
+    .then((host) => tryToListen(host, binding.port))
+    .catch((error) => faults.push(sentenceOf(binding, error)));
+  throw new Error(faults.join('\n'));
+}
 
-/** In each pause, the event loop turns at least once, and accepts a connection from each socket. */
-const pauseMs = 5;
+/** Clients open no connections if none comes in this time. */
+const quietMs = 50;
 
 /** Maximum time that a stop waits for that. With the time that a request may take to arrive, it is less than the deadline of a stop. */
 const maxQuietMs = 2000;
 
-/**
- * Resolves when clients open no connections, or after the maximum: closing a listening socket resets those in its queue. Counts pauses, not time: a process
- * without a processor accepts nothing.
- */
-async function untilQuiet({ server }: FastifyInstance): Promise<void> {
-  let quiet = 0;
-  server.on('connection', () => {
-    quiet = 0;
-  });
+/** Resolves when clients open no connections, or after the maximum: to close a listening socket resets those in its queue. */
+export async function untilQuiet({ server }: FastifyInstance): Promise<void> {
   const until = performance.now() + maxQuietMs;
-  while (quiet < quietPauses && performance.now() < until) {
-    quiet += 1;
-    await sleep(pauseMs);
+  for (let accepted = true; accepted && performance.now() < until; ) {
+    accepted = false;
+    const note = () => {
+      accepted = true;
+    };
+    server.once('connection', note);
+    await sleep(quietMs);
+    // A process that had no processor has accepted nothing: a turn of the event loop begins with timers, and accepts after them.
+    await nextTurn();
+    server.off('connection', note);
   }
 }
 
-/** An idle connection would keep the server open until its time-out. */
-const closeIdleEveryMs = 100;
+/** An idle connection would keep the server open until its time-out. At 100 ms, a proxy on a busy machine still uses some that seem idle. */
+const closeIdleEveryMs = 500;
 
 /** Resolves when every connection is closed. A proxy's connections close while they are idle, not in the middle of its next request. */
-async function stopListening({ server }: FastifyInstance, more: readonly Server[]): Promise<void> {
+export async function closeConnections({ server }: FastifyInstance): Promise<void> {
   // http.Server's close() would also close idle connections now, and end its time-outs: a request that never completes would keep the process running.
-  const close = (each: Server) => new Promise((resolve) => Server.prototype.close.call(each, resolve));
-  const closed = Promise.all([server, ...more].map(close));
-  const sweep = setInterval(() => server.closeIdleConnections(), closeIdleEveryMs);
+  const closed = new Promise((resolve) => Server.prototype.close.call(server, resolve));
+  // Immediates run when the requests that have arrived are read: their connections are not idle.
+  const sweep = setInterval(() => setImmediate(() => server.closeIdleConnections()), closeIdleEveryMs);
   await closed;
   clearInterval(sweep);
 }

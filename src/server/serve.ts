@@ -15,7 +15,7 @@ import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store, StoreMetrics } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
-import { faultsOf, hostsOf, listen } from './listen.ts';
+import { closeConnections, hostsOf, openPorts, untilQuiet } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
 import { createReadiness } from './readiness.ts';
@@ -37,17 +37,20 @@ function loadConfig(): Config {
   }
 }
 
+/** The life of a process that has a store. A signal begins `leaving`. In `leaving` and `closing`, each response closes its connection. */
+type Stage = 'serving' | 'leaving' | 'settling' | 'closing';
+
 /** Serves until a signal. */
 export async function run(): Promise<void> {
   const config = loadConfig();
   const log = await openLog(config);
   const { logger } = log;
-  for (const sentence of findUnknownNames()) logger.warn(sentence);
+  warn(config, logger);
   const release = readRelease();
   const metrics = createMetrics(release.version, release.revision);
-  metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
-  addMemory(metrics);
   const readiness = createReadiness(logger);
+  addMemory(metrics);
+  metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
   metrics.add('animal_store_ready', 'Whether the server could serve when it last looked: 1 or 0.', () =>
     Number(readiness.isReady()),
   );
@@ -58,9 +61,8 @@ export async function run(): Promise<void> {
     await store.check();
   }
   const endWatch = readiness.watch(check);
-  let stopping = false;
-  let draining = false;
-  let listening: Awaited<ReturnType<typeof listen>> | undefined;
+  let stage: Stage = 'serving';
+  const isStopping = () => stage !== 'serving';
   const app = await buildApp({
     ...appOptionsOf(config),
     store,
@@ -69,12 +71,12 @@ export async function run(): Promise<void> {
     metrics,
     now,
     servesHost: await hostsOf(config.HOST, config),
-    draining: () => draining,
+    draining: () => stage === 'leaving' || stage === 'closing',
   });
   const ops = buildOpsServer({
     release,
-    obstacle: () => {
-      if (stopping) return 'the server stops';
+    obstacle() {
+      if (isStopping()) return 'the server stops';
       return app.server.listening ? readiness.ask(check) : 'the server does not listen yet';
     },
     servesHost: await hostsOf(config.OPS_HOST, config),
@@ -82,24 +84,18 @@ export async function run(): Promise<void> {
     logger,
   });
 
-  /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
+  /** Finishes the requests in progress and closes the store. Exits with 0, or with 1 at the deadline. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
-    if (stopping) return;
-    stopping = true;
+    if (isStopping()) return;
+    stage = 'leaving';
     logger.info({ reason }, 'stopping');
-    const deadlineMs = config.LAME_DUCK_MS + stopDeadlineMs;
-    const giveUp = () => {
-      logger.fatal(`the stop did not end within ${deadlineMs / 1000} s`);
-      process.exit(1);
-    };
-    setTimeout(giveUp, deadlineMs).unref();
-    draining = true;
+    giveUpAfter(config.LAME_DUCK_MS + stopDeadlineMs, logger);
     await sleep(config.LAME_DUCK_MS);
     // A proxy keeps the connections that it opens now, and so opens no more.
-    draining = false;
-    await listening?.untilQuiet();
-    draining = true;
-    await listening?.stop();
+    stage = 'settling';
+    await untilQuiet(app);
+    stage = 'closing';
+    await closeConnections(app);
     await app.close();
     await ops.close();
     endWatch();
@@ -108,40 +104,25 @@ export async function run(): Promise<void> {
     await log.end();
     process.exit(0);
   }
-
   onEndSignal(stop);
 
-  const warning = config.SUNSET_ENFORCE === 'true' ? sunsetWarning(now()) : undefined;
-  if (warning) logger.warn(warning);
-  if (config.DEPLOYMENT === 'production' && config.BASE_URL === undefined)
-    logger.warn('BASE_URL is not set: documents and one-time links do not name the public address');
-  const binding = { host: config.HOST, port: config.PORT, prefix: '' } as const;
-  try {
-    if (config.OPS_PORT !== 'off') {
-      const port = Number(config.OPS_PORT);
-      await listen(ops, { host: config.OPS_HOST, port, prefix: 'OPS_' }).catch(async (error: Error) => {
-        throw new Error([error.message, ...(await faultsOf(binding))].join('\n'));
-      });
-    }
-    // Without the password of the store.
-    const shown = { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) };
-    logger.info({ ...release, settings: shown }, 'starting');
-    listening = await listen(app, binding);
-  } catch (error) {
-    // A signal arrived before the server listened; stop() is already running.
-    if (stopping) return;
+  // Without the password of the store.
+  logger.info({ ...release, settings: { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) } }, 'starting');
+  const url = await openPorts(app, ops, config).catch(async (error: Error) => {
+    // After a signal, stop() is already running, and exits.
+    if (isStopping()) return '';
     await store.close();
-    return refuseToStart((error as Error).message);
-  }
-  await giveFirstKey(config, log.logger, store, metrics, listening.url).catch((error) => {
-    if (!stopping) logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');
+    return refuseToStart(error.message);
+  });
+  if (isStopping()) return;
+  await giveFirstKey(config, logger, store, metrics, url).catch((error) => {
+    if (isStopping()) return;
+    logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');
   });
   if (!log.isTerminal) return;
   logger.flush();
-  const makeKey = signUpOf(config) === 'none' ? 'npx animal-store key create' : `${listening.url}/account`;
-  process.stderr.write(
-    `\n  Reference   ${listening.url}/docs\n  API         ${listening.url}/v1\n  Make a key  ${makeKey}\n\n`,
-  );
+  const makeKey = signUpOf(config) === 'none' ? 'npx animal-store key create' : `${url}/account`;
+  process.stderr.write(`\n  Reference   ${url}/docs\n  API         ${url}/v1\n  Make a key  ${makeKey}\n\n`);
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
@@ -159,6 +140,23 @@ async function openConfigured(config: Config, logger: Logger, metrics: StoreMetr
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }
+}
+
+/** Warns of settings that an operator may not want. */
+function warn(config: Config, logger: Logger): void {
+  for (const sentence of findUnknownNames()) logger.warn(sentence);
+  const warning = config.SUNSET_ENFORCE === 'true' ? sunsetWarning(now()) : undefined;
+  if (warning) logger.warn(warning);
+  if (config.DEPLOYMENT === 'production' && config.BASE_URL === undefined)
+    logger.warn('BASE_URL is not set: documents and one-time links do not name the public address');
+}
+
+function giveUpAfter(deadlineMs: number, logger: Logger): void {
+  const giveUp = () => {
+    logger.fatal(`the stop did not end within ${deadlineMs / 1000} s`);
+    process.exit(1);
+  };
+  setTimeout(giveUp, deadlineMs).unref();
 }
 
 function appOptionsOf(config: Config) {

@@ -195,7 +195,7 @@ describe('MAX_CONNECTIONS', () => {
     expect(await store.pets.list({ limit: 2, after: 0n })).toMatchObject({ pets: [expect.any(String)] });
   });
 
-  test('counts the connections of all listening sockets of a process', async () => {
+  test('that MAX_CONNECTIONS sets counts the connections of a process', async () => {
     const server = await startServer({ env: { MAX_CONNECTIONS: '3' } });
     const opened = await Promise.all(Array.from(Array(40), () => hold(server.port)));
     for (const socket of opened) socket.on('error', () => undefined).write('GET / HTTP/1.1\r\n');

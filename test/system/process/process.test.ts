@@ -34,8 +34,8 @@ test('the first start makes a store and prints a key with a curl line that works
   const lines = stdout.trimEnd().split('\n');
   expect(lines.map((each) => JSON.parse(each).msg)).toEqual([
     expect.stringMatching(/^migrations applied: 0001_initial\.sql, .+\.sql$/),
-    expect.stringContaining('Ops port open at http://127.0.0.1:'),
     'starting',
+    expect.stringContaining('Ops port open at http://127.0.0.1:'),
     expect.stringContaining('Server listening at'),
     'account created',
     'key created',

@@ -46,12 +46,12 @@ test('each connection that opened while a stopping process had no processor is s
   // Immediates run before timers: these are overdue before a connection is accepted.
   const source = plant(
     'src/server/serve.ts',
-    'await listening?.untilQuiet();',
+    'await untilQuiet(app);',
     `setImmediate(() => {
       process.getBuiltinModule('node:fs').writeSync(2, 'no processor');
       process.kill(process.pid, 'SIGSTOP');
     });
-    await listening?.untilQuiet();`,
+    await untilQuiet(app);`,
   );
   const server = await startServer({ source });
   const key = await server.firstKey();
@@ -80,7 +80,7 @@ test('a stop ends although clients open connections all the time', async () => {
 });
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
-  const source = plant('src/server/serve.ts', 'await listening?.stop();', 'await new Promise(() => undefined);');
+  const source = plant('src/server/serve.ts', 'await closeConnections(app);', 'await new Promise(() => undefined);');
   const server = await startServer({ source });
   void server.end('SIGTERM');
   await server.seen('stdout', /"stopping"/);
