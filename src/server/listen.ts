@@ -3,9 +3,10 @@ import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Server } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
+import { expectFree, isUseful, openMore } from './more-sockets.ts';
 
 interface Binding {
   host: string;
@@ -62,31 +63,46 @@ async function addressOf(host: string): Promise<string> {
   );
 }
 
-/** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
-async function listen(app: FastifyInstance, binding: Binding): Promise<string> {
+/** Resolves to the address. Rejects with an Error whose message names the invalid setting. */
+async function listen(app: FastifyInstance, binding: Binding, reusePort = false): Promise<AddressInfo> {
   const listenTextResolver = (address: string) =>
     `${binding.prefix ? 'Ops port open' : 'Server listening'} at ${address}`;
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server, whose requests are not bounded with those of the first.
-    await app.listen({ host: await addressOf(binding.host), port: binding.port, listenTextResolver });
+    const host = await addressOf(binding.host);
+    if (reusePort && binding.port !== 0) await expectFree(loopbackOf(host), binding.port);
+    // Fastify's types lack reusePort.
+    const options: FastifyListenOptions & { reusePort: boolean } = {
+      host,
+      port: binding.port,
+      listenTextResolver,
+      reusePort,
+    };
+    await app.listen(options);
+    return app.server.address() as AddressInfo;
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
-  const { address, port } = app.server.address() as AddressInfo;
-  return localUrl(address, port);
 }
 
-/** Opens the ops port, unless it is off, and then the other one. Resolves to the URL of `app`. Rejects with an Error that has a sentence for each fault. */
-export async function openPorts(app: FastifyInstance, ops: FastifyInstance, config: Config): Promise<string> {
+/**
+ * Opens the ops port, unless it is off, and then the other one. Resolves to the URL of `app` for clients on this machine, and its listening sockets. Rejects
+ * with an Error that has a sentence for each fault.
+ */
+export async function openPorts(app: FastifyInstance, ops: FastifyInstance, config: Config) {
   const binding: Binding = { host: config.HOST, port: config.PORT, prefix: '' };
   const opsBinding: Binding = { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' };
   const faults: string[] = [];
   if (config.OPS_PORT !== 'off') await listen(ops, opsBinding).catch(({ message }) => faults.push(message));
-  if (faults.length === 0) return listen(app, binding);
-  await addressOf(binding.host)
-    .then((host) => tryToListen(host, binding.port))
-    .catch((error) => faults.push(sentenceOf(binding, error)));
-  throw new Error(faults.join('\n'));
+  if (faults.length > 0) {
+    await addressOf(binding.host)
+      .then((host) => tryToListen(host, binding.port))
+      .catch((error) => faults.push(sentenceOf(binding, error)));
+    throw new Error(faults.join('\n'));
+  }
+  const { address, port } = await listen(app, binding, isUseful);
+  const more = isUseful ? await openMore(app.server, address, port) : [];
+  return { url: localUrl(address, port), sockets: [app.server, ...more] };
 }
 
 /** Clients open no connections if none comes in this time. */
@@ -114,10 +130,11 @@ export async function untilQuiet({ server }: FastifyInstance): Promise<void> {
 /** An idle connection would keep the server open until its time-out. At 100 ms, a proxy on a busy machine still uses some that seem idle. */
 const closeIdleEveryMs = 500;
 
-/** Resolves when every connection is closed. A proxy's connections close while they are idle, not in the middle of its next request. */
-export async function closeConnections({ server }: FastifyInstance): Promise<void> {
+/** Closes the sockets. Resolves when every connection is closed. A proxy's connections close while they are idle, not in the middle of its next request. */
+export async function closeConnections({ server }: FastifyInstance, sockets: readonly Server[]): Promise<void> {
   // http.Server's close() would also close idle connections now, and end its time-outs: a request that never completes would keep the process running.
-  const closed = new Promise((resolve) => Server.prototype.close.call(server, resolve));
+  const close = (each: Server) => new Promise((resolve) => Server.prototype.close.call(each, resolve));
+  const closed = Promise.all(sockets.map(close));
   // Immediates run when the requests that have arrived are read: their connections are not idle.
   const sweep = setInterval(() => setImmediate(() => server.closeIdleConnections()), closeIdleEveryMs);
   await closed;

@@ -84,6 +84,8 @@ export async function run(): Promise<void> {
     logger,
   });
 
+  let opened: Awaited<ReturnType<typeof openPorts>> | undefined;
+
   /** Finishes the requests in progress and closes the store. Exits with 0, or with 1 at the deadline. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
     if (isStopping()) return;
@@ -95,7 +97,7 @@ export async function run(): Promise<void> {
     stage = 'settling';
     await untilQuiet(app);
     stage = 'closing';
-    await closeConnections(app);
+    await closeConnections(app, opened?.sockets ?? [app.server]);
     await app.close();
     await ops.close();
     endWatch();
@@ -108,13 +110,15 @@ export async function run(): Promise<void> {
 
   // Without the password of the store.
   logger.info({ ...release, settings: { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) } }, 'starting');
-  const url = await openPorts(app, ops, config).catch(async (error: Error) => {
+  try {
+    opened = await openPorts(app, ops, config);
+  } catch (error) {
     // After a signal, stop() is already running, and exits.
-    if (isStopping()) return '';
+    if (isStopping()) return;
     await store.close();
-    return refuseToStart(error.message);
-  });
-  if (isStopping()) return;
+    return refuseToStart((error as Error).message);
+  }
+  const { url } = opened;
   await giveFirstKey(config, logger, store, metrics, url).catch((error) => {
     if (isStopping()) return;
     logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');

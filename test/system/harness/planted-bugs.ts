@@ -171,7 +171,7 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a shutdown does not wait for requests in flight',
     'src/server/serve.ts',
-    'closeConnections(app)',
+    'closeConnections(app, opened?.sockets ?? [app.server])',
     'process.exit(0)',
     'system/process/process',
     'SIGTERM: a request under way is answered',

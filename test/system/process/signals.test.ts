@@ -80,7 +80,11 @@ test('a stop ends although clients open connections all the time', async () => {
 });
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
-  const source = plant('src/server/serve.ts', 'await closeConnections(app);', 'await new Promise(() => undefined);');
+  const source = plant(
+    'src/server/serve.ts',
+    'await closeConnections(app, opened?.sockets ?? [app.server]);',
+    'await new Promise(() => undefined);',
+  );
   const server = await startServer({ source });
   void server.end('SIGTERM');
   await server.seen('stdout', /"stopping"/);
