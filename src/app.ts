@@ -5,14 +5,14 @@ import type { AccountOptions } from './account/scope.ts';
 import { createNotFoundPage, type DocsOptions, docs } from './docs/routes.ts';
 import { createKeyCache, requireKey } from './http/auth.ts';
 import { addParser, bodies, parseJson } from './http/body.ts';
-import { inOrder, watchConnections } from './http/connections.ts';
-import { cors, createCors } from './http/cors.ts';
+import { watchConnections } from './http/connections.ts';
+import { cors } from './http/cors.ts';
 import { fairness } from './http/fairness.ts';
 import { headers } from './http/headers.ts';
 import type { ServesHost } from './http/hosts.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { endedRequest, type OnEnd } from './http/log.ts';
-import { errors, refuseEmptyParameter, watchMethods } from './http/methods.ts';
+import { addRoutes, errors, refuseEmptyParameter } from './http/methods.ts';
 import type { App } from './http/operation.ts';
 import { preconditions } from './http/preconditions.ts';
 import { sendPrepared } from './http/prepared.ts';
@@ -40,16 +40,15 @@ export interface AppOptions extends ServerOptions, AccountOptions, DocsOptions {
 /** Builds the server. It does not listen yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { logRequest, servesHost, watch, plain, readFile, passwordCost, ...server } = options;
-  const { store, logger, metrics, now, corsOrigins, quickstartBasePath, signUp } = options;
+  const { store, logger, metrics, now, quickstartBasePath, signUp } = options;
   const usage = createKeyUsage(store.accounts, logger, now);
   const keys = createKeyCache();
-  const headersFor = createCors(corsOrigins);
   const onEnd: OnEnd = (request) => {
     logRequest(request);
     metrics.request(request);
     usage.count(request);
   };
-  const app = createServer(server, onEnd, headersFor);
+  const app = createServer(server, onEnd);
   app.decorateReply('sendResponse', plain ? sendResponse : sendPrepared);
   app.addHook('onClose', usage.close);
   await watch?.(app);
@@ -61,8 +60,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(errors, { notFoundPage: createNotFoundPage(app, { readFile }) });
   await app.register(bodies);
   await app.register(fairness, { keys });
-  app.addHook('onRequest', inOrder);
-  await app.register(cors, { headersFor });
+  await app.register(cors);
   await app.register(requestChecks, { servesHost });
   await app.register(validation);
   await app.register(preconditions);
@@ -75,13 +73,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(async (keyed: App) => {
     await keyed.register(requireKey, { keys });
     if (options.requestsPerMinute !== undefined) keyed.addHook('onRequest', keyed.rateLimit());
-    keyed.addHook('onRequest', keyed.takeTurn);
-    addParser(keyed, parseJson, keyed.takeTurn);
-    const refuseOtherMethods = watchMethods(keyed);
-    await keyed.register(pets, { prefix: '/v1', cacheReads: plain ? undefined : cacheReads });
-    await keyed.register(orders, { prefix: '/v1' });
-    if (quickstartBasePath !== undefined) await keyed.register(messages, { prefix: quickstartBasePath });
-    refuseOtherMethods();
+    addParser(keyed, parseJson);
+    await addRoutes(keyed, async () => {
+      await keyed.register(pets, { prefix: '/v1', cacheReads: plain ? undefined : cacheReads });
+      await keyed.register(orders, { prefix: '/v1' });
+      if (quickstartBasePath !== undefined) await keyed.register(messages, { prefix: quickstartBasePath });
+    });
   });
   return app;
 }

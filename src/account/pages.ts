@@ -136,7 +136,7 @@ export function createPages(app: App, rootPath: string) {
       return redirect(reply, '/sign-in?done=ended');
     // Only a browser shows pages. Other clients get errors as JSON.
     if (!request.headers.accept?.includes('text/html') || request.raw.errored) return sendError(thrown, request, reply);
-    const error = toApiError(thrown, request);
+    const error = toApiError(thrown);
     const { status } = error;
     request.errorCode = error.code;
     logError(error, request);

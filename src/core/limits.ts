@@ -19,8 +19,6 @@ export const messageAgeMs = 24 * hourMs;
 const table = {
   connections: 1000,
   inFlight: 1000,
-  pipelined: 32,
-  queueMs: 700,
   statementMs: 2300,
   requestMs: 9 * secondMs,
   silenceMs: 12 * secondMs,

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
 import { pageHeaders } from '../http/headers.ts';
 import { isLoopback } from '../http/hosts.ts';
-import { watchMethods } from '../http/methods.ts';
+import { addRoutes } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Kind, type Representation, represent, sendRepresentation } from '../http/responses.ts';
 
@@ -90,8 +90,10 @@ export function createNotFoundPage({ config }: FastifyInstance, { readFile }: Do
 }
 
 /** The OpenAPI documents, and the reference pages with their files. */
-export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
-  const refuseOtherMethods = watchMethods(app);
+export const docs = (app: App, options: DocsOptions): Promise<void> =>
+  addRoutes(app, async () => addDocs(app, options));
+
+function addDocs(app: App, { readFile }: DocsOptions): void {
   const { config } = app;
   const { base, quickstartBasePath, signUp } = config;
   /** The start of absolute URLs: programs that import a document need one. Never from the Host header, which a client chooses. */
@@ -127,8 +129,6 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
       ? toDocs(request, reply)
       : reply.header('cache-control', 'no-store').send(addresses()),
   );
-
-  refuseOtherMethods();
 }
 
 /** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */

@@ -96,7 +96,10 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
     if (known && performance.now() - known.askedAt < knownForMs && !rejectionReason(known.key, now())) {
       request.apiKey = known.key;
       done();
-    } else verifyBearer(request, reply, (error) => done(error && errorOf(error)));
+    } else {
+      // Until now the request counted for its network, or for what the cache said of the key.
+      verifyBearer(request, reply, (error) => done(error ? errorOf(error) : app.reserve(reply, 1)));
+    }
   });
 });
 

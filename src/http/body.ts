@@ -1,6 +1,6 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. */
-import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance, FastifyRequest, onRequestHookHandler, preParsingHookHandler } from 'fastify';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
@@ -19,8 +19,9 @@ const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-?8)
 /** RFC 9110, section 15.5.16. */
 const encoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });
 
+export const notObject = new ApiError('invalid_body', 'The body must be a JSON object.');
+export const missing = new ApiError('invalid_body', 'The body is missing.');
 const notForm = new ApiError('unsupported_media_type', 'The body must be application/x-www-form-urlencoded.');
-const missing = new ApiError('invalid_body', 'The body is missing.');
 
 /** Why the headers alone reject a body, or undefined. */
 function bodyFault({ headers, routeOptions, content }: FastifyRequest): ApiError | undefined {
@@ -40,7 +41,7 @@ const nothing = Buffer.alloc(0);
 
 /** A body that arrives. */
 interface Content {
-  /** Calls back with all bytes when they are there, or with ApiError `payload_too_large` as soon as there are too many. */
+  /** Lets the client send the body. Calls back with all bytes when they are there, or with ApiError `payload_too_large` as soon as there are too many. */
   read(done: (error: Error | null, bytes: Buffer) => void): void;
 }
 
@@ -48,7 +49,7 @@ interface Content {
  * Copies a body into one buffer as it arrives, and discards what is beyond `maxBytes`. Node keeps an object of 400 bytes for each chunk, which may be one
  * byte, until somebody reads it.
  */
-function receive(request: IncomingMessage, maxBytes: number): Content {
+function receive(request: IncomingMessage, response: ServerResponse, maxBytes: number): Content {
   let bytes: Buffer = nothing;
   let length = 0;
   let report: (() => void) | undefined;
@@ -71,6 +72,8 @@ function receive(request: IncomingMessage, maxBytes: number): Content {
   request.once('end', () => report?.());
   return {
     read(done) {
+      // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
+      if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
       report = () => {
         report = undefined;
         if (length > maxBytes) done(tooLarge(maxBytes), nothing);
@@ -88,68 +91,50 @@ declare module 'fastify' {
   }
 }
 
-/** Before a body is read: rejects it by what its headers say, and lets the client send it. */
-const checkBody: preParsingHookHandler = (request, reply, payload, done) => {
-  const { headers, content, routeOptions, raw } = request;
-  // The response says that the body is missing, whatever its type.
-  if (!content && !routeOptions.config.form) delete headers['content-type'];
-  if (!content) delete headers['content-length'];
-  const error = bodyFault(request);
-  // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
-  if (!error && headers.expect !== undefined && raw.httpVersion === '1.1') reply.raw.writeContinue();
-  // The start of the body's time: addParser adds the end.
-  request.bodyMs = -reply.elapsedTime;
-  done(error ?? null, payload);
-};
-
 /** Receives the bodies of the whole server, and removes Fastify's own parsers. */
 export const bodies = fp(async (app) => {
   app.removeAllContentTypeParsers();
   app.decorateRequest('content', null);
   // At once, whatever the response will be. The body of any method but POST is ignored (RFC 9110, section 9.3).
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const { method, headers, raw, routeOptions } = request;
-    if (hasBody(headers)) request.content = receive(raw, method === 'POST' ? routeOptions.bodyLimit : 0);
+    if (hasBody(headers)) request.content = receive(raw, reply.raw, method === 'POST' ? routeOptions.bodyLimit : 0);
     done();
-  });
-  app.addHook('onRoute', (route) => {
-    if (route.method === 'POST') route.preParsing = [checkBody, ...[route.preParsing ?? []].flat()];
   });
 });
 
-/**
- * Parses the bodies of POST in the scope of `app`. `parse` may throw ApiError; it gets no bytes if there is no body. `wait` calls back when it may run: to
- * parse a body takes up to 10 ms.
- */
-export function addParser(app: FastifyInstance, parse: (bytes: Buffer) => unknown, wait?: onRequestHookHandler): void {
+/** Parses the bodies of POST in the scope of `app`. `parse` may throw ApiError. A request without a body has none to parse: undefined. */
+export function addParser(app: FastifyInstance, parse: (bytes: Buffer) => unknown): void {
   app.addContentTypeParser('*', (request, _payload, done) => {
-    if (!request.content) return done(null, nothing);
-    request.content.read(done);
-  });
-  app.addHook('preValidation', (request, reply, done) => {
-    if (request.method !== 'POST') return done();
-    request.bodyMs += reply.elapsedTime;
-    const run = (refusal?: Error) => {
-      if (refusal) return done(refusal);
+    const { content } = request;
+    const fault = bodyFault(request);
+    if (fault) return done(fault);
+    const start = performance.now();
+    const finish = (error: Error | null, bytes: Buffer = nothing) => {
+      request.bodyMs = performance.now() - start;
+      if (error) return done(error);
+      let body: unknown;
       try {
-        // Fastify skips the parser if there is neither a type nor a body.
-        request.body = parse((request.body as Buffer | undefined) ?? nothing);
-        done();
-      } catch (error) {
-        done(error as Error);
+        body = parse(bytes);
+      } catch (thrown) {
+        return done(thrown as Error);
       }
+      done(null, body);
     };
-    if (wait && request.content) wait.call(app, request, reply, run);
-    else run();
+    if (content) content.read(finish);
+    else finish(null);
   });
 }
 
-/** Parses JSON. Throws ApiError `invalid_json`, or `invalid_body` if there is none: Fastify's validation does not tell that from `null`. */
+/** Parses JSON; returns undefined if there is none. Throws ApiError `invalid_json`, or `invalid_body` for `null`, which validation takes for a missing body. */
 export function parseJson(bytes: Buffer): unknown {
-  if (bytes.length === 0) throw missing;
+  if (bytes.length === 0) return undefined;
+  let value: unknown;
   try {
-    return readJson(bytes);
+    value = readJson(bytes);
   } catch (error) {
     throw new ApiError('invalid_json', `The body is ${(error as Error).message}.`);
   }
+  if (value === null) throw notObject;
+  return value;
 }

@@ -1,9 +1,8 @@
-/** Answers what reaches no route, because Node's parser rejects it: broken HTTP, CONNECT, and requests that do not arrive in time. */
+/** Answers what reaches no route, because Node's parser rejects it: broken HTTP, and requests that do not arrive in time. */
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ApiError, codeOf, type ErrorCode } from '../core/errors.ts';
-import { closeSoon, connectionOf } from './connections.ts';
+import { closeSoon, connectionOf, endAfter, isOutstanding } from './connections.ts';
 import { errorResponse, HttpError, sendError } from './errors.ts';
 import { headOf, standingHeaders } from './headers.ts';
 import type { OnEnd } from './log.ts';
@@ -14,61 +13,33 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
-const ignore = () => undefined;
-
-interface ClientErrorOptions {
-  onEnd: OnEnd;
-  /** The headers of every response to a page of `origin`. */
-  headersFor: (origin?: string) => Record<string, string>;
-}
-
-export function createClientErrors({ onEnd, headersFor }: ClientErrorOptions) {
+/** Returns a function for Fastify's option `clientErrorHandler`. */
+export function createClientErrorHandler(onEnd: OnEnd) {
   /** Sends an error on a connection that has no request, and closes the connection. */
-  function write(socket: Socket, error: ApiError, origin?: string): void {
+  function write(socket: Socket, error: ApiError): void {
     const { status, headers, body } = errorResponse(error);
     const id = randomUUID();
     onEnd({ reqId: id, status, address: plainAddress(socket.remoteAddress) || undefined, code: error.code });
-    socket.on('error', ignore);
+    socket.on('error', () => undefined);
     const own = { date: new Date().toUTCString(), 'x-request-id': id, 'content-length': String(body.length) };
-    socket.write(
-      `${headOf(status, { ...standingHeaders, ...own, ...headersFor(origin), ...headers, connection: 'close' })}\r\n${body}`,
-    );
+    socket.write(`${headOf(status, { ...standingHeaders, ...own, ...headers })}\r\n${body}`);
     // Unread bytes would reset the connection.
     socket.resume();
     closeSoon(socket);
   }
 
-  /** Sends `error` behind the responses to earlier requests, and closes the connection. */
-  function refuse(socket: Socket, error: ApiError, origin?: string): void {
-    const { unanswered, last } = connectionOf(socket);
-    const reply = unanswered.at(-1)?.reply;
-    // The fault is in the body of the last request.
-    const isInBody = last?.complete === false;
-    // The client has reset the connection, for example: Node reports that as a client error, too.
-    if (!socket.writable || (isInBody && !reply)) socket.destroy();
-    else if (!reply) write(socket, error, origin);
-    else if (isInBody && !reply.raw.headersSent) sendError(error, reply.request, reply);
-    else reply.raw.once('close', () => refuse(socket, error, origin));
-  }
-
-  return {
-    refuse,
-    /** For Fastify's option of this name. */
-    clientErrorHandler(error: Error, socket: Socket): void {
-      const connection = connectionOf(socket);
-      if (connection.isFaulty) return;
-      connection.isFaulty = true;
-      // If the client ends its side now, Node would close the connection before this response.
-      socket.removeAllListeners('end');
-      refuse(socket, new HttpError(parserCodes[codeOf(error)] ?? 'bad_request', { connection: 'close' }));
-    },
-    /** This server is no proxy. An empty Allow header says that no method is allowed (RFC 9110, sections 9.3.6 and 10.2.1). */
-    refuseConnect(server: Server): void {
-      server.on('connect', ({ headers }: IncomingMessage, socket: Socket) => {
-        // Node has removed its listeners: without one of errors, an error would end the process. Without reading, a close is not noticed.
-        socket.on('error', ignore).resume();
-        refuse(socket, new HttpError('method_not_allowed', { allow: '', connection: 'close' }), headers.origin);
-      });
-    },
+  return (thrown: Error, socket: Socket): void => {
+    // It closes already. The parser reports an error again for each packet that follows.
+    if (!socket.writable) return;
+    // If the client ends its side now, Node would close the connection before this response.
+    socket.removeAllListeners('end');
+    const error = new HttpError(parserCodes[codeOf(thrown)] ?? 'bad_request', { connection: 'close' });
+    const { last } = connectionOf(socket);
+    // Of a body whose request has been answered, discardBody ends the connection.
+    const isInBody = last?.request.raw.complete === false;
+    if (isOutstanding(last)) {
+      endAfter(last);
+      if (isInBody && !last.raw.headersSent) sendError(error, last.request, last);
+    } else if (!isInBody) write(socket, error);
   };
 }

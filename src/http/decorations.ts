@@ -41,13 +41,13 @@ declare module 'fastify' {
     now: () => Date;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
     draining: () => boolean;
-    /** Throws ApiError `route_not_found`, shows a person a page, or responds to `OPTIONS *`. */
+    /** Throws ApiError `route_not_found`, or shows a person a page. */
     notFound: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> | undefined;
   }
   interface FastifyRequest {
     /** Null before the key is accepted, and on routes that need none. */
     apiKey: KnownKey | null;
-    /** The time in which its body arrived, in milliseconds; negative until then. */
+    /** How long its body took to arrive, in milliseconds. */
     bodyMs: number;
     errorCode: ErrorCode | undefined;
   }

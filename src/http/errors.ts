@@ -1,6 +1,6 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, bodyTooLarge, codeOf, type ErrorCode, outageOf } from '../core/errors.ts';
+import { ApiError, codeOf, type ErrorCode, outageOf } from '../core/errors.ts';
 import { minuteMs } from '../core/limits.ts';
 import type { Response } from './responses.ts';
 
@@ -27,22 +27,11 @@ export function headersOf(error: ApiError): Readonly<Record<string, string>> {
   return error.code === 'service_unavailable' ? retrySoon : {};
 }
 
-/** Fastify's codes of the errors that clients cause. All other errors become `internal_error`. */
-const frameworkCodes: Record<string, ErrorCode> = {
-  FST_ERR_BAD_URL: 'invalid_url',
-  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
-};
-
-/**
- * Turns any thrown value into an ApiError: by Fastify's code if `frameworkCodes` has it, otherwise `internal_error`. `cause` is the original.
- * Without `request`, the limit of a body is that of JSON.
- */
-export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
+/** Turns any thrown value into an ApiError: `internal_error`, whose `cause` is the original, unless Fastify rejects a Content-Type that is not one. */
+export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const code = frameworkCodes[codeOf(error)] ?? 'internal_error';
-  const message = code === 'payload_too_large' && request ? bodyTooLarge(request.routeOptions.bodyLimit) : undefined;
-  return new ApiError(code, message, { cause: error });
+  if (codeOf(error) === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new ApiError('unsupported_media_type');
+  return new ApiError('internal_error', undefined, { cause: error });
 }
 
 /** The response for an error. It must not be stored: the next response may differ (RFC 9111, section 5.2.2.5). */
@@ -85,12 +74,11 @@ export function logError(error: ApiError, request: FastifyRequest): void {
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
   // The client disconnected while it sent its body; or client-errors.ts has answered.
   if (request.raw.errored || reply.sent || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
-  const error = toApiError(thrown, request);
+  const error = toApiError(thrown);
   request.errorCode = error.code;
   logError(error, request);
   const { status, headers, body } = errorResponse(error);
-  // Of the response in whose place this error is sent, if fairness.ts refused it when it was ready (onSend).
-  for (const name of ['etag', 'content-encoding', 'link', 'location']) reply.removeHeader(name);
-  if (reply.getHeader('vary') === 'Authorization') reply.removeHeader('vary');
+  // Fastify closes the connection behind each fault of a body. connections.ts does, if a part of the body is missing.
+  reply.removeHeader('connection');
   reply.code(status).headers(headers).send(body);
 }

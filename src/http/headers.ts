@@ -1,6 +1,5 @@
 /** The headers that every response carries. */
 import fp from 'fastify-plugin';
-import { connectionOf } from './connections.ts';
 import { STATUS_CODES } from './node-http.ts';
 import type { Headers } from './responses.ts';
 
@@ -44,9 +43,8 @@ export const headers = fp(async (app) => {
     for (const [name, value] of Object.entries(standingHeaders)) if (!reply.hasHeader(name)) reply.header(name, value);
     // JSON has no charset parameter (RFC 8259, section 11). Fastify adds one.
     if (reply.getHeader('content-type') === 'application/json; charset=utf-8') reply.type('application/json');
-    // Node parses nothing after a request with Upgrade, even if that is refused. After a response that closes, no other is sent.
-    const isLast = () => connectionOf(request.raw.socket).unanswered.at(-1)?.reply === reply;
-    if (request.headers.upgrade !== undefined || (app.draining() && isLast())) reply.header('connection', 'close');
+    // Node parses nothing after a request with Upgrade, even if that is refused.
+    if (request.headers.upgrade !== undefined || app.draining()) reply.header('connection', 'close');
     if (reply.getHeader('connection') === 'close') reply.raw.shouldKeepAlive = false;
     done();
   });

@@ -47,7 +47,7 @@ export function endedRequest(request: FastifyRequest, { raw, elapsedTime }: Fast
     isOperation: config.operation !== undefined,
     path: route === null ? loggedPath(request.originalUrl) : undefined,
     // Without the time that the client took to send its body.
-    ms: elapsedTime - Math.max(0, bodyMs),
+    ms: elapsedTime - bodyMs,
     address: client.address,
     key: apiKey?.id,
     traceId: headers.traceparent === undefined ? undefined : traceparent.exec(String(headers.traceparent))?.[1],

@@ -4,6 +4,7 @@ import fp from 'fastify-plugin';
 import { ApiError, errorTable } from '../core/errors.ts';
 import { HttpError, sendError } from './errors.ts';
 import { METHODS } from './node-http.ts';
+import type { App } from './operation.ts';
 
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
 const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
@@ -31,10 +32,7 @@ export const errors = fp<NotFoundOptions>(async (app, { notFoundPage }) => {
   const slash = new ApiError('route_not_found', `${nothing} No path ends in a slash. ${api}`);
 
   app.decorate('notFound', (request, reply) => {
-    const { originalUrl: url, method } = request;
-    // What the server supports as a whole (RFC 9110, section 9.3.7).
-    if (url === '*' && method === 'OPTIONS')
-      return void reply.code(204).header('allow', 'GET, HEAD, POST, OPTIONS').send();
+    const { originalUrl: url } = request;
     const error = endsInSlash.test(url) ? slash : unknown;
     if (!isAddressTyped(request)) throw error;
     request.errorCode = error.code;
@@ -58,18 +56,17 @@ export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound
 }
 
 /**
- * Call it before the routes of the scope are added, and call what it returns after them. Each of their paths then responds to OPTIONS with 204, and to any
- * other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6) and the headers that the routes of the path carry.
+ * Adds routes to a scope. Each of their paths then responds to OPTIONS with 204, and to any other unsupported method with 405, both with Allow (RFC 9110,
+ * sections 9.3.7 and 15.5.6) and the headers that the routes of the path carry.
  */
-export function watchMethods(scope: FastifyInstance): () => void {
+export async function addRoutes(scope: App, add: () => Promise<void>): Promise<void> {
   const added: RouteOptions[] = [];
   scope.addHook('onRoute', (route) => void added.push(route));
-  return () => {
-    for (const [url, routes] of Map.groupBy(added, (route) => route.url)) {
-      // A wildcard matches unknown paths, which support no method. With a slash at its end any other path is unknown, too.
-      if (/^\/$|[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);
-    }
-  };
+  await add();
+  for (const [url, routes] of Map.groupBy([...added], (route) => route.url)) {
+    // A wildcard matches unknown paths, which support no method. With a slash at its end any other path is unknown, too.
+    if (/^\/$|[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);
+  }
 }
 
 function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {

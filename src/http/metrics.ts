@@ -8,7 +8,7 @@ import type { OnEnd } from './log.ts';
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Limits beyond which requests are rejected: see the help of the metric. */
-const limitNames = ['key', 'refusals', 'pages', 'in_flight', 'connections', 'event_loop'] as const;
+const limitNames = ['key', 'refusals', 'pages', 'in_flight', 'connections'] as const;
 export type Limit = (typeof limitNames)[number];
 
 /** In seconds. */
@@ -96,7 +96,7 @@ export function createMetrics(version: string, revision = '') {
     /** A request was rejected because a limit was reached. */
     limited: countEvents(
       'animal_store_limited_requests_total',
-      'Requests rejected because of a limit: requests per account (key), rejected API keys per network (refusals), account pages per account and network (pages), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
+      'Requests rejected because of a limit: requests per account (key), rejected API keys per network (refusals), account pages per account and network (pages), requests in flight (in_flight), connections (connections).',
       'limit',
       limitNames,
     ),

@@ -9,11 +9,10 @@ import { absoluteFormOf, hostSyntax, type ServesHost } from './hosts.ts';
 const close = { connection: 'close' };
 const badRequest = (message: string) => new HttpError('bad_request', close, message);
 
-const otherVersion = badRequest('The version of HTTP must be 1.1 or 1.0.');
 const notOneHost = badRequest('The request must have exactly one Host header, with a valid value.');
 const otherCoding = badRequest('The only supported transfer coding is chunked, and only in HTTP/1.1.');
-const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
 // User information is not valid either (RFC 9110, section 4.2.4).
+const invalidUrl = new ApiError('invalid_url');
 const invalidHost = new ApiError('invalid_url', 'The host of the URL is not valid.');
 const otherScheme = badRequest('This port serves http:// only: the URL names another scheme.');
 const otherHost = badRequest(
@@ -29,44 +28,43 @@ function createCheck(
 ): (request: Pick<IncomingMessage, 'url' | 'httpVersion' | 'headers'>) => ApiError | undefined {
   return ({ url = '', httpVersion, headers: { host, expect, 'transfer-encoding': coding } }) => {
     if (url.length > limits.urlBytes) return tooLong;
-    if (httpVersion !== '1.1' && httpVersion !== '1.0') return otherVersion;
     // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
     if (host === undefined ? httpVersion === '1.1' : !hostSyntax.test(host)) return notOneHost;
     // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and an unknown coding cannot be decoded.
     if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding))) return otherCoding;
-    // The forms of a target: RFC 9112, section 3.2; RFC 9110, section 7.4.
-    if (url.includes('#')) return fragment;
+    const fault = urlFault(url);
+    if (fault) return fault;
+    // RFC 9110, section 7.4.
     const target = absoluteFormOf(url);
     if (target && target.scheme !== 'http') return otherScheme;
-    if (target && (target.authority === '' || !hostSyntax.test(target.authority))) return invalidHost;
     if (servesHost && !servesHost(target?.authority ?? host)) return otherHost;
     const isSupported = expect === undefined || httpVersion === '1.0' || /^100-continue$/i.test(expect);
     return isSupported ? undefined : otherExpectation;
   };
 }
 
-const invalidUrl = new ApiError('invalid_url');
-
-/** Whether percent-encoding cannot be decoded. */
-function isMalformed(url: string): boolean {
-  if (!url.includes('%')) return false;
+/** Why the router cannot read a URL, or undefined. */
+function urlFault(url: string): ApiError | undefined {
+  if (!url.startsWith('/')) {
+    const target = absoluteFormOf(url);
+    if (target && (target.authority === '' || !hostSyntax.test(target.authority))) return invalidHost;
+    if (target && (url.includes('#') || !URL.canParse(url))) return invalidUrl;
+  }
+  if (!url.includes('%')) return undefined;
   const [path = ''] = url.split('?', 1);
   try {
     decodeURIComponent(path);
-    return false;
+    return undefined;
   } catch {
-    return true;
+    return invalidUrl;
   }
 }
 
 /**
- * For Fastify's option of this name. The router finds a route for every URL, so that the response has the headers of its route: from the absolute form it
- * takes the path, and from a path that cannot be decoded the percent signs. `*` is no path: it becomes one that no route has.
+ * For Fastify's option of this name. The router answers a URL that it cannot read without any hook: no limit, no line in the log. So it gets a path that no
+ * route has, and the check below rejects the request.
  */
-export function rewriteUrl({ url = '' }: IncomingMessage): string {
-  if (url.startsWith('/')) return isMalformed(url) ? url.replaceAll('%', '_') : url;
-  return url === '*' ? '/*' : rewriteUrl({ url: `/${url.replace(/^https?:\/\/[^/?]*\/?/i, '')}` } as IncomingMessage);
-}
+export const rewriteUrl = ({ url = '' }: IncomingMessage): string => (urlFault(url) || url === '*' ? '//' : url);
 
 interface CheckOptions {
   /** The hosts that requests may name. If undefined, any. */
@@ -80,7 +78,6 @@ export const requestChecks = fp<CheckOptions>(async (app, { servesHost }) => {
     const { raw, originalUrl: url } = request;
     const error = check({ url, httpVersion: raw.httpVersion, headers: raw.headers });
     if (error) done(error);
-    else if (isMalformed(url)) done(invalidUrl);
     // The handler would run only after a body is read.
     else if (request.is404) app.notFound(request, reply);
     else done();

@@ -15,6 +15,7 @@ import {
   requirementOf,
   type Values,
 } from '../core/schema.ts';
+import { missing, notObject } from './body.ts';
 
 type Validator = ReturnType<FastifySchemaCompiler<TObject>>;
 
@@ -30,7 +31,9 @@ export const schemaController: object = {
 function bodyValidator(schema: TObject): Validator {
   const check = checkOf(schema);
   return (body) => {
-    const faults = isObject(body) ? check(body) : ['the body must be a JSON object'];
+    // Fastify has null for a body that is missing.
+    if (!isObject(body)) return { error: body === null ? missing : notObject };
+    const faults = check(body);
     return faults.length === 0 ? { value: body } : refuse('invalid_body', faults);
   };
 }

@@ -1,9 +1,10 @@
 /** The operations on pets: their routes, with what the documents say of each. */
 import { Type } from '@sinclair/typebox';
-import type { onRequestHookHandler } from 'fastify';
+import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import { dateText, deprecatedSince, isRemoved, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
+import { limits } from '../core/limits.ts';
 import { maxPage, NewPet, Pet, type PetQuery, PetStatus, Pets, type StoreState } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
@@ -99,6 +100,15 @@ const listing: Operation = {
   },
 };
 
+/** Of the JSON of an animal: each character of its name can be an escape such as \u001f. */
+const maxPetBytes = 6 * limits.petNameCharacters + 100;
+
+/** Until its client has read it, a page counts as one more request in flight for each 64 KiB: many pages would fill the memory. */
+function count(reply: FastifyReply, bytes: number): void {
+  const refusal = reply.server.reserve(reply, 1 + bytes / (64 * 1024));
+  if (refusal) throw refusal;
+}
+
 /** Adds GET at `url`. */
 function listPets(app: App, url: string, reads: CachedReads): void {
   app.get(
@@ -110,7 +120,11 @@ function listPets(app: App, url: string, reads: CachedReads): void {
     },
     async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      sendRepresentation(reply, await reads.page({ limit, status, after }));
+      // Before the read, what the page may weigh; then what it does.
+      count(reply, limit * maxPetBytes);
+      const page = await reads.page({ limit, status, after });
+      count(reply, page.found.body?.length ?? 0);
+      sendRepresentation(reply, page);
     },
   );
 }

@@ -32,8 +32,8 @@ interface Conversation {
   answers?: number;
   /** Close the sending side right after the last byte. */
   halfClose?: boolean;
-  /** Time between two packets. */
-  gapMs?: number;
+  /** Time between two packets. Undefined: each is sent when the one before is answered. */
+  gapMs?: number | undefined;
   deadlineMs?: number;
   /** Whether the responses have no body. */
   isHead?: boolean;
@@ -43,8 +43,9 @@ interface Conversation {
 export function converse(
   port: number,
   parts: readonly (string | Buffer)[],
-  { answers = 1, halfClose = false, gapMs = 5, deadlineMs = 5000, isHead = false }: Conversation = {},
+  { answers = 1, halfClose = false, deadlineMs = 5000, isHead = false, ...more }: Conversation = {},
 ): Promise<RawAnswer[]> {
+  const { gapMs } = { gapMs: 5, ...more };
   return new Promise((resolve, reject) => {
     const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
     const received: Buffer[] = [];
@@ -60,7 +61,7 @@ export function converse(
       if (part === undefined || !socket.writable) return;
       if (halfClose && unsent.length === 0) socket.end(part);
       else socket.write(part);
-      gap = setTimeout(sendNext, gapMs);
+      if (gapMs !== undefined) gap = setTimeout(sendNext, gapMs);
     }
 
     socket.on('connect', sendNext);
@@ -68,6 +69,7 @@ export function converse(
       received.push(bytes);
       const final = readAnswers(Buffer.concat(received), isHead).answers.filter(({ status }) => status >= 200);
       if (final.length >= answers) socket.end();
+      else if (gapMs === undefined && final.length >= parts.length - unsent.length) sendNext();
     });
     socket.on('error', reject);
     socket.on('close', () => {

@@ -572,7 +572,7 @@ describe('a malformed form', () => {
 
   /** Headers with which a form is refused. */
   const unread: [headers: Record<string, string>, text: string][] = [
-    [{ 'content-type': `${type}, application/json` }, notForm],
+    [{ 'content-type': `${type}, application/json` }, 'Content-Type'],
     [{ 'content-type': `${type}; charset=iso-8859-1` }, notForm],
     [{ 'content-encoding': 'identity, br' }, 'content coding'],
   ];

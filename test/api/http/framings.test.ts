@@ -71,7 +71,6 @@ describe('one request', () => {
           'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
           ...['FROB', 'get'].map((method) => list().replace('GET', method)),
           list().replace('/v1/pets ', ''),
-          ask('GET /v1/pets', open, '2.0'),
           ...hosts('', host + host, 'Host: me@a\r\n', 'Host: a:1:2\r\n', 'Host: \xe9\r\n'),
           get('http://animals.example/v1/pets', key),
           inOldHttp(get('/v1/pets', host + open)),
@@ -134,10 +133,12 @@ describe('one request', () => {
           chunked(`11170\r\n${pet.padEnd(70_000)}\r\n0\r\n\r\n`),
         ],
       ],
-      ['413 payload_too_large, 201', [add(pet.padEnd(65_537)) + add()]],
-      ['400 invalid_url', ['/v1/pets/%ff', 'http:///', '/v1/pets#limit=1'].map((url) => get(url))],
+      [
+        '400 invalid_url',
+        ['/v1/pets/%ff', 'http:///', 'http://a/v1/pets#limit=1', 'http://a:b/'].map((url) => get(url)),
+      ],
       ['400 bad_request', ['/v1/pets/\xe9', 'v1/pets', 'ftp://animals.example/v1/pets'].map((url) => get(url))],
-      ['404 route_not_found', ['*', '/v1%2fpets', '/v1/../v1/pets'].map((url) => get(url))],
+      ['404 route_not_found', ['/v1%2fpets', '/v1/../v1/pets'].map((url) => get(url))],
       ['200', [get('http://animals.example')]],
       [
         '200',
@@ -147,23 +148,18 @@ describe('one request', () => {
           list('X:\r\n'.repeat(98)),
           get('/v1/%70ets'),
           list(`${lengthOf(pet)}${json}`) + pet,
+          get('/v1/pets#limit=1'),
           list('Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n'),
         ],
       ],
       ['405 method_not_allowed [GET HEAD POST OPTIONS]', ['TRACE', 'QUERY'].map((method) => ask(`${method} /v1/pets`))],
-      [
-        '405 method_not_allowed []',
-        [ask('CONNECT a:443', host), [ask('CONNECT a:443'), Buffer.from('1603010001', 'hex'), 'x']],
-      ],
+      // Node closes the connection.
+      ['', [ask('CONNECT a:443')]],
     ]));
 
   test('with a body that does not end gets 413 as soon as it is too large', () => {
     const endless = chunked(`11170\r\n${pet}`);
-    const rows: Row[] = [
-      ['413 payload_too_large', [endless + letters(65_600), [endless, letters(65_600)]]],
-      // It arrives while the create before it waits for the disk.
-      ['201, 413 payload_too_large', [add() + endless + letters(65_600)]],
-    ];
+    const rows: Row[] = [['413 payload_too_large', [endless + letters(65_600), [endless, letters(65_600)]]]];
     return check(rows, { gapMs: 50 });
   });
 
@@ -243,7 +239,7 @@ describe('one request', () => {
         const empty = (more = '') => ask(`POST ${path}`, open + (path.endsWith('sign-in') ? form : json) + more);
         return [
           ['400 invalid_body', [inOldHttp(empty()), empty('Content-Length: 00\r\n')]],
-          ['100, 400 invalid_body, 404 route_not_found', [empty('Expect: 100-continue\r\n') + get('/v1/cats')]],
+          ['400 invalid_body', [empty('Expect: 100-continue\r\n')]],
         ];
       }),
       { deadlineMs: 2000 },
@@ -286,15 +282,32 @@ describe('an Authorization header', () => {
 });
 
 describe('several requests on one socket', () => {
-  test('a malformed request is answered after those before it', () =>
-    check([
-      ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
-      ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more'], list() + chunked('1\r\nx\r\nZZ\r\n')]],
-      ['201, 417 expectation_failed', [add() + list('Expect: a-pony\r\n')]],
-      ['201, 405 method_not_allowed []', [add() + ask('CONNECT a:443')]],
-      ['201, 400 invalid_url, 201', [add() + get('/%zz') + add()]],
-      ['401 missing_api_key, 201', [withoutKey(add()) + add()]],
-    ]));
+  test('are served one after the other, also behind an error; a malformed request closes it', () =>
+    check(
+      [
+        [
+          '201, 400 bad_request',
+          [
+            [add(), 'garbage\r\n\r\n'],
+            [add(), chunked('zz\r\n')],
+          ],
+        ],
+        ['201, 417 expectation_failed', [[add(), list('Expect: a-pony\r\n')]]],
+        ['201, 400 invalid_url, 201', [[add(), get('/%zz'), add()]]],
+        ['401 missing_api_key, 201', [[withoutKey(add()), add()]]],
+        ['413 payload_too_large, 201', [[add(pet.padEnd(65_537)), add()]]],
+      ],
+      { gapMs: undefined },
+    ));
+
+  test('in one packet: the first is answered, and the connection closes, whatever follows', () =>
+    check(
+      [
+        ['201', [add() + add(), `${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
+        ['200', [list() + list(), [`${list()}garbage\r\n`, 'more', 'and more'], list() + get('/%zz')]],
+      ],
+      { answers: 2 },
+    ));
 
   const closing = send(`${json}${lengthOf(pet)}Connection: close\r\n`);
 
@@ -316,11 +329,11 @@ describe('clients that disconnect', () => {
       [
         ['201', [add()]],
         ['200', [list()]],
-        ['201, 201', [add() + add()]],
+        ['201', [add() + add()]],
         ['400 bad_request', ['GET /v1', list().slice(0, -9), add().slice(0, -5), chunked(chunkedPet).slice(0, -9)]],
-        ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, [add(), 'garbage\r\n\r\n'], `${add()}GET /v1`]],
-        ['200, 400 bad_request', [`${list()}garbage\r\n\r\n`, `${list()}GET /v1`]],
-        ['400 invalid_json, 400 bad_request', [`${add('{x}')}garbage\r\n\r\n`]],
+        ['201', [`${add()}garbage\r\n\r\n`, `${add()}GET /v1`]],
+        ['200', [`${list()}garbage\r\n\r\n`]],
+        ['400 invalid_json', [`${add('{x}')}garbage\r\n\r\n`]],
         ['', ['']],
       ],
       { halfClose: true },

@@ -56,7 +56,6 @@ const table: Row[] = [
   [201, { ...error, location: '/v1/pets/1', 'idempotent-replayed': 'true' }, post(pet, 'Idempotency-Key: first\r\n')],
   [202, error, post('{"message":"Hello"}').replace('/v1/pets', '/quickstart/messages')],
   [204, allowed, ask('OPTIONS /v1/pets')],
-  [204, allowed, ask('OPTIONS *', host)],
   // HAProxy's check, unless it is told otherwise.
   [204, allowedOfRoot, ask('OPTIONS /', '', '1.0')],
   ...['/', '/?a', 'http://animals.example'].map((target): Row => [204, allowedOfRoot, ask(`OPTIONS ${target}`, host)]),
@@ -66,7 +65,7 @@ const table: Row[] = [
   [200, page, get('/docs', host)],
   [302, { ...notStored, location: '/docs' }, get('/', `${host}Accept: text/html\r\n`)],
   [400, error, get('/v1/pets?limit=0')],
-  [400, deprecatedError, get('/v1/pets/%zz')],
+  [400, error, get('/v1/pets/%zz')],
   // While its key is looked up.
   [
     400,
@@ -90,7 +89,6 @@ const table: Row[] = [
   [405, { ...error, ...allowed }, ask('PUT /v1/pets')],
   ...['PUT', 'POST', 'TRACE'].map((method): Row => [405, { ...error, ...allowedOfRoot }, ask(`${method} /`, host)]),
   [405, { ...deprecatedError, allow: 'GET, HEAD, OPTIONS' }, ask('PUT /v1/pets/1')],
-  [405, { ...error, allow: '' }, ask('CONNECT animals.example:443')],
   [412, error, post(pet, 'If-None-Match: *\r\n')],
   [413, error, post(pet.padEnd(70_000))],
   [414, error, get(`/v1/pets?cursor=${'a'.repeat(9000)}`)],
@@ -243,15 +241,15 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send', a
     'access-control-allow-origin': origins[0],
     'access-control-expose-headers': expect.any(String),
   };
-  const methods = { 'access-control-allow-methods': 'GET, HEAD, POST', 'access-control-max-age': '86400' };
-  const usual = 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match';
+  const methods = { 'access-control-allow-methods': 'GET,HEAD,POST', 'access-control-max-age': '86400' };
+  const varies = { vary: 'Origin, Access-Control-Request-Headers' };
   await checkRows(app, [
-    [204, { ...allow, ...methods, 'access-control-allow-headers': usual }, ask('OPTIONS /v1/pets', preflight)],
-    // The last four are no names of headers.
-    ...['traceparent, tracestate,baggage', 'x-requested-with', 'cache-control', 'a b', '', 'x: y', 'a,'].map(
-      (asked, index): Row => [
+    [204, { ...allow, ...methods, ...varies }, ask('OPTIONS /v1/pets', preflight)],
+    [204, { ...allow, ...methods, ...varies }, ask('OPTIONS /nowhere', preflight)],
+    ...['traceparent, tracestate,baggage', 'x-requested-with'].map(
+      (asked): Row => [
         204,
-        { ...allow, ...methods, 'access-control-allow-headers': index < 3 ? asked : usual },
+        { ...allow, ...methods, ...varies, 'access-control-allow-headers': asked },
         ask('OPTIONS /v1/pets', `${preflight}Access-Control-Request-Headers: ${asked}\r\n`),
       ],
     ),
@@ -264,8 +262,6 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send', a
     [401, { ...error, ...allow, ...challenge() }, ask('OPTIONS /v1/pets', host + from)],
     [401, { ...error, ...allow, ...challenge() }, get('/v1/pets', preflight)],
     [404, { ...error, ...allow }, ask('OPTIONS /nowhere', open + from)],
-    // The headers have not arrived.
-    [400, { ...error, ...vary }, get('/', `Host: a\r\n${from}b@d: x\r\n`)],
   ]);
   const unset = await startApp();
   await checkRows(unset, [[401, { ...error, ...challenge() }, ask('OPTIONS /v1/pets', preflight)]]);
