@@ -15,7 +15,7 @@ import { endedRequest, type OnEnd } from './http/log.ts';
 import { addRoutes, errors, refuseEmptyParameter } from './http/methods.ts';
 import type { App } from './http/operation.ts';
 import { preconditions } from './http/preconditions.ts';
-import { sendPrepared } from './http/prepared.ts';
+import { prepareResponses } from './http/prepared.ts';
 import { rateLimits } from './http/rate-limit.ts';
 import { requestChecks } from './http/request-checks.ts';
 import { sendResponse } from './http/responses.ts';
@@ -49,7 +49,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     usage.count(request);
   };
   const app = createServer(server, onEnd);
-  app.decorateReply('sendResponse', plain ? sendResponse : sendPrepared);
+  if (plain) app.decorateReply('sendResponse', sendResponse);
+  else prepareResponses(app);
   app.addHook('onClose', usage.close);
   await watch?.(app);
 

@@ -142,10 +142,6 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     });
     done();
   });
-  app.addHook('onSend', (request, _reply, _payload, done) => {
-    expectReader(request.raw.socket);
-    done();
-  });
   server.on('connection', (socket) => {
     if (open >= config.maxConnections) {
       metrics.limited('connections');

@@ -1,5 +1,6 @@
 /** The headers that every response carries. */
 import fp from 'fastify-plugin';
+import { expectReader } from './connections.ts';
 import { STATUS_CODES } from './node-http.ts';
 import type { Headers } from './responses.ts';
 
@@ -34,9 +35,10 @@ export function linesOf(headers: Headers): string {
 export const headOf = (status: number, headers: Headers) =>
   `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${linesOf(headers)}`;
 
-/** Adds the headers to what Fastify sends, and those of the route, unless its handler has set them. */
+/** The only hook onSend of the API: a prepared response would skip any other. Adds the headers to what Fastify sends, and those of the route, unless its handler has set them. */
 export const headers = fp(async (app) => {
   app.addHook('onSend', (request, reply, _payload, done) => {
+    expectReader(request.raw.socket);
     const { headers } = request.routeOptions.config;
     if (headers) reply.headers(headers);
     reply.header('x-request-id', request.id);

@@ -1,10 +1,10 @@
 /**
  * An optimisation of `sendResponse`: it writes the head of a response as text and sends it at the end of the turn, with those of other requests.
  * Node's writeHead() validates each header of each response, 5 µs of a read of 30. Without this file and its line in app.ts, the service is as correct.
- * Fastify's onSend hooks do not run for such a response: what they would do for it is here.
+ * Fastify's onSend hooks do not run for such a response: there is one, in headers.ts, and what it does is here, too.
  */
 import type { ServerResponse } from 'node:http';
-import type { FastifyReply } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { limits } from '../core/limits.ts';
 import { expectReader } from './connections.ts';
 import { headOf, linesOf, standingHeaders } from './headers.ts';
@@ -45,31 +45,9 @@ function prepare(response: Response): Response['prepared'] {
   return response.prepared;
 }
 
-/** The lines of the headers that all responses of a route carry. */
-const routeLines = new Map<Headers, string>();
-
-function linesOfRoute(headers: Headers): string {
-  const lines = routeLines.get(headers) ?? linesOf(headers);
-  routeLines.set(headers, lines);
-  return lines;
-}
-
 /** What Node's writeHead() sets: null before, and undefined if this version of Node does not have it. */
 const headOfNode = '_header';
 type WithHead = ServerResponse & { [headOfNode]?: string | null };
-
-/** The responses of this turn of the event loop. They are sent at its end: a proxy on this machine wakes up once for all, not once for each. */
-let ready: { raw: ServerResponse; body: string }[] = [];
-
-function sendReady(): void {
-  const now = ready;
-  ready = [];
-  for (const { raw, body } of now) {
-    raw.end(body, 'latin1');
-    // Not before: a timer costs 2 µs, and the kernel takes most responses at once.
-    if (raw.socket?.writableLength) expectReader(raw.socket);
-  }
-}
 
 /** Headers of the connection and of framing, which Node writes. */
 const framing = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
@@ -83,28 +61,51 @@ function addHeader(head: string, own: Headers, name: string, value: unknown): st
   return `${head}${name}: ${text}\r\n`;
 }
 
-/** Does what `sendResponse` does, and calls that for responses that close the connection, are large or have unusual headers. */
-export function sendPrepared(this: FastifyReply, response: Response): FastifyReply {
-  const { request } = this;
-  const raw: WithHead = this.raw;
-  const { headers } = request;
-  const prepared = response.prepared ?? prepare(response);
-  const staysOpen =
-    raw.shouldKeepAlive && headers.expect === undefined && headers.upgrade === undefined && !this.server.draining();
-  if (this.sent || !prepared || !staysOpen || raw[headOfNode] !== null) return sendResponse.call(this, response);
-  const { headers: ofRoute } = request.routeOptions.config;
-  let head: string | undefined =
-    `${prepared.head}${ofRoute ? linesOfRoute(ofRoute) : ''}x-request-id: ${request.id}\r\n`;
-  const set = this.getHeaders();
-  for (const name in set) {
-    head = addHeader(head, response.headers, name, set[name]);
-    if (head === undefined) return sendResponse.call(this, response);
+/** Lets `sendResponse` send prepared responses, unless they close the connection, are large or have unusual headers. */
+export function prepareResponses(app: FastifyInstance): void {
+  /** The lines of the headers that all responses of a route carry. */
+  const routeLines = new WeakMap<Headers, string>();
+  /** The responses of this turn of the event loop. They are sent at its end: a proxy on this machine wakes up once for all, not once for each. */
+  let ready: { raw: ServerResponse; body: string }[] = [];
+
+  function linesOfRoute(headers: Headers): string {
+    const lines = routeLines.get(headers) ?? linesOf(headers);
+    routeLines.set(headers, lines);
+    return lines;
   }
-  this.hijack();
-  raw.statusCode = response.status;
-  raw.statusMessage = STATUS_CODES[response.status] as string;
-  raw[headOfNode] = head + dateLine() + keepAlive;
-  if (ready.length === 0) setImmediate(sendReady);
-  ready.push({ raw, body: prepared.body });
-  return this;
+
+  function sendReady(): void {
+    const now = ready;
+    ready = [];
+    for (const { raw, body } of now) {
+      raw.end(body, 'latin1');
+      // Not before: a timer costs 2 µs, and the kernel takes most responses at once.
+      if (raw.socket?.writableLength) expectReader(raw.socket);
+    }
+  }
+
+  app.decorateReply('sendResponse', function sendPrepared(response) {
+    const { request } = this;
+    const raw: WithHead = this.raw;
+    const { headers } = request;
+    const prepared = response.prepared ?? prepare(response);
+    const staysOpen =
+      raw.shouldKeepAlive && headers.expect === undefined && headers.upgrade === undefined && !app.draining();
+    if (this.sent || !prepared || !staysOpen || raw[headOfNode] !== null) return sendResponse.call(this, response);
+    const { headers: ofRoute } = request.routeOptions.config;
+    let head: string | undefined =
+      `${prepared.head}${ofRoute ? linesOfRoute(ofRoute) : ''}x-request-id: ${request.id}\r\n`;
+    const set = this.getHeaders();
+    for (const name in set) {
+      head = addHeader(head, response.headers, name, set[name]);
+      if (head === undefined) return sendResponse.call(this, response);
+    }
+    this.hijack();
+    raw.statusCode = response.status;
+    raw.statusMessage = STATUS_CODES[response.status] as string;
+    raw[headOfNode] = head + dateLine() + keepAlive;
+    if (ready.length === 0) setImmediate(sendReady);
+    ready.push({ raw, body: prepared.body });
+    return this;
+  });
 }

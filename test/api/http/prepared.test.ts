@@ -81,3 +81,17 @@ test.each([true, false])(
     }
   },
 );
+
+test('one hook onSend alone runs before a response of the API: prepared responses skip the others', async () => {
+  const prefixes: string[] = [];
+  await startApp({
+    watch: async (app) => {
+      const { addHook } = app;
+      app.addHook = function (this: FastifyInstance, ...hook: Parameters<typeof addHook>) {
+        if (String(hook[0]) === 'onSend') prefixes.push(this.prefix);
+        return addHook.apply(this, hook);
+      } as typeof addHook;
+    },
+  });
+  expect(prefixes.filter((prefix) => !prefix.startsWith('/account'))).toEqual(['']);
+});
