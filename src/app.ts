@@ -8,11 +8,11 @@ import { addParser, bodies, parseJson } from './http/body.ts';
 import { watchConnections } from './http/connections.ts';
 import { cors } from './http/cors.ts';
 import { fairness } from './http/fairness.ts';
-import { headers } from './http/headers.ts';
+import { responseHeaders } from './http/headers.ts';
 import type { ServesHost } from './http/hosts.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { endedRequest, type OnEnd } from './http/log.ts';
-import { addRoutes, errors, refuseEmptyParameter } from './http/methods.ts';
+import { addRoutes, errorHandlers, refuseEmptyParameter } from './http/methods.ts';
 import type { App } from './http/operation.ts';
 import { preconditions } from './http/preconditions.ts';
 import { prepareResponses } from './http/prepared.ts';
@@ -56,9 +56,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   await app.register(watchConnections);
   app.atEnd((request, reply) => onEnd(endedRequest(request, reply)));
-  await app.register(headers);
+  await app.register(responseHeaders);
   // Before the plugins: their routes use the error handler that is set when they are added.
-  await app.register(errors, { notFoundPage: createNotFoundPage(app, { readFile }) });
+  await app.register(errorHandlers, { notFoundPage: createNotFoundPage(app, { readFile }) });
   await app.register(bodies);
   await app.register(fairness, { keys });
   await app.register(cors);

@@ -49,6 +49,19 @@ const realm = 'Bearer realm="animal-store"';
 // RFC 6750, section 2.1, with the case-insensitive scheme of RFC 9110, section 11.1. The plugin alone would trim other whitespace, too.
 const bearer = /^bearer +[\x21-\x7e]+$/i;
 
+// RFC 6750, section 3.1: a request without a bearer token gets a challenge without an error code. The error is created once because
+// capturing a stack trace costs more than the rest of a 401.
+const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
+const missingResponse = errorResponse(missing);
+
+/** The error of a request that has no token is the plugin's; any other is that of `verify`. */
+const errorOf = (error: Error) => (codeOf(error).startsWith('FST_BEARER_AUTH') ? missing : error);
+
+/** The 401 for a key that was sent but is rejected. */
+export function rejectedKey(code: ErrorCode, message?: string): HttpError {
+  return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` }, message);
+}
+
 /** Requires an API key for every route in the scope of `app`. A 401 does not wait for the body. */
 export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
   const { now, store } = app;
@@ -102,19 +115,6 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
     }
   });
 });
-
-// RFC 6750, section 3.1: a request without a bearer token gets a challenge without an error code. The error is created once because
-// capturing a stack trace costs more than the rest of a 401.
-const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
-const missingResponse = errorResponse(missing);
-
-/** The error of a request that has no token is the plugin's; any other is that of `verify`. */
-const errorOf = (error: Error) => (codeOf(error).startsWith('FST_BEARER_AUTH') ? missing : error);
-
-/** The 401 for a key that was sent but is rejected. */
-export function rejectedKey(code: ErrorCode, message?: string): HttpError {
-  return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` }, message);
-}
 
 /** Returns a hook that rejects API keys without `scope` (RFC 6750, section 3.1, insufficient_scope). */
 export function requireScope(scope: Scope): onRequestHookHandler {

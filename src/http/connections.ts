@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { limits } from '../core/limits.ts';
 import { HttpError, sendError } from './errors.ts';
-import { type Client, clientAt, clientBehind, inNetworks, plainAddress } from './networks.ts';
+import { type Client, clientAt, clientBehind, plainAddress } from './networks.ts';
 
 interface Connection {
   readonly client: Client;
@@ -120,8 +120,7 @@ declare module 'fastify' {
 
 /** Follows connections. Each serves one request at a time. */
 export const watchConnections = fp(async (app: FastifyInstance) => {
-  const { server, metrics, config } = app;
-  const isProxy = config.trustProxy && inNetworks(config.trustProxy);
+  const { server, metrics, config, isProxy } = app;
   const ends: End[] = [];
   let open = 0;
 

@@ -5,7 +5,7 @@ import type { AppStore } from '../core/app-store.ts';
 import type { ErrorCode } from '../core/errors.ts';
 import type { Metrics } from './metrics.ts';
 import type { Operation } from './operation.ts';
-import type { Headers, Response } from './responses.ts';
+import type { HeaderFields, KnownResponse } from './responses.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
 export type SignUp = 'open' | 'invitation' | 'off' | 'none';
@@ -37,6 +37,8 @@ declare module 'fastify' {
       /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
       base: string;
     };
+    /** Whether an address is that of a proxy in TRUST_PROXY. */
+    isProxy: ((address: string) => boolean) | undefined;
     metrics: Metrics;
     now: () => Date;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
@@ -52,14 +54,14 @@ declare module 'fastify' {
     errorCode: ErrorCode | undefined;
   }
   interface FastifyReply {
-    sendResponse(response: Response): FastifyReply;
+    sendResponse(response: KnownResponse): FastifyReply;
   }
   interface FastifyContextConfig {
     operation?: Operation;
     /** Whether the body is a form instead of JSON. */
     form?: boolean;
     /** The headers of each response of the route, whatever its status. */
-    headers?: Headers;
+    headers?: HeaderFields;
     /** Whether the path has been removed: its methods then leave Allow. */
     removed?: () => boolean;
     /** Whether the path counts as one that does not exist. */

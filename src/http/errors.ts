@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, codeOf, type ErrorCode, outageOf } from '../core/errors.ts';
 import { minuteMs } from '../core/limits.ts';
-import type { Response } from './responses.ts';
+import type { KnownResponse } from './responses.ts';
 
 /** An ApiError whose response has additional headers. */
 export class HttpError extends ApiError {
@@ -35,7 +35,7 @@ export function toApiError(error: unknown): ApiError {
 }
 
 /** The response for an error. It must not be stored: the next response may differ (RFC 9111, section 5.2.2.5). */
-export function errorResponse(error: ApiError): Response & { body: Buffer } {
+export function errorResponse(error: ApiError): KnownResponse & { body: Buffer } {
   const { code, message, status } = error;
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
   return { status, headers, body: Buffer.from(JSON.stringify({ code, message, status })) };

@@ -2,7 +2,7 @@
 import fp from 'fastify-plugin';
 import { expectReader } from './connections.ts';
 import { STATUS_CODES } from './node-http.ts';
-import type { Headers } from './responses.ts';
+import type { HeaderFields } from './responses.ts';
 
 /**
  * Responses are data: browsers must not guess their type, render them as pages or frame them (OWASP REST Security Cheat Sheet). frame-ancestors
@@ -25,18 +25,21 @@ export const pageHeaders = (more: string) => ({
 });
 
 /** The lines of headers. Joined: V8 keeps a string that is built with `+` as a tree, which each response would walk. */
-export function linesOf(headers: Headers): string {
+export function linesOf(headers: HeaderFields): string {
   const parts: string[] = [];
   for (const name in headers) parts.push(name, ': ', headers[name] as string, '\r\n');
   return parts.join('');
 }
 
 /** The status line and the headers of a response, without the empty line behind them. */
-export const headOf = (status: number, headers: Headers) =>
+export const headOf = (status: number, headers: HeaderFields) =>
   `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${linesOf(headers)}`;
 
-/** The only hook onSend of the API: a prepared response would skip any other. Adds the headers to what Fastify sends, and those of the route, unless its handler has set them. */
-export const headers = fp(async (app) => {
+/**
+ * The only hook onSend of the API: a prepared response would skip any other. Adds the headers to what Fastify sends, and those of the route, unless its
+ * handler has set them.
+ */
+export const responseHeaders = fp(async (app) => {
   app.addHook('onSend', (request, reply, _payload, done) => {
     expectReader(request.raw.socket);
     const { headers } = request.routeOptions.config;

@@ -21,7 +21,7 @@ interface NotFoundOptions {
 }
 
 /** Adds the handlers of errors and of unknown paths, and every method of Node's parser, so that an unusual one gets 405 and not 404. */
-export const errors = fp<NotFoundOptions>(async (app, { notFoundPage }) => {
+export const errorHandlers = fp<NotFoundOptions>(async (app, { notFoundPage }) => {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   const { base } = app.config;
   const docs = `${base.slice(0, -'/v1'.length)}/docs`;

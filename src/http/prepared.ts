@@ -9,7 +9,7 @@ import { limits } from '../core/limits.ts';
 import { expectReader } from './connections.ts';
 import { headOf, linesOf, standingHeaders } from './headers.ts';
 import { STATUS_CODES, validateHeaderValue } from './node-http.ts';
-import { type Headers, type Response, sendResponse } from './responses.ts';
+import { type HeaderFields, type KnownResponse, sendResponse } from './responses.ts';
 
 /** What Node adds to a response on a connection that stays open, and the end of the head. */
 const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${limits.keepAliveMs / 1000}\r\n\r\n`;
@@ -33,7 +33,7 @@ const maxBytes = 16 * 1024 - 1024;
 const standingLines = linesOf(standingHeaders);
 
 /** Keeps and returns the head, and a body with one character per byte (latin1). Undefined if the body is too large. */
-function prepare(response: Response): Response['prepared'] {
+function prepare(response: KnownResponse): KnownResponse['prepared'] {
   const { status, headers, body = '' } = response;
   if (body.length > maxBytes) return undefined;
   const standing = headers['content-security-policy'] === undefined ? standingLines : '';
@@ -53,7 +53,7 @@ type WithHead = ServerResponse & { [headOfNode]?: string | null };
 const framing = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
 
 /** Adds a header that a hook has set. Undefined if it replaces one of the response's own. */
-function addHeader(head: string, own: Headers, name: string, value: unknown): string | undefined {
+function addHeader(head: string, own: HeaderFields, name: string, value: unknown): string | undefined {
   const text = String(value);
   if (name === 'vary' && own.vary !== undefined) return head.replace('\r\nvary: ', () => `\r\nvary: ${text}, `);
   if (framing.has(name) || Array.isArray(value) || head.includes(`\r\n${name}: `)) return undefined;
@@ -64,11 +64,11 @@ function addHeader(head: string, own: Headers, name: string, value: unknown): st
 /** Lets `sendResponse` send prepared responses, unless they close the connection, are large or have unusual headers. */
 export function prepareResponses(app: FastifyInstance): void {
   /** The lines of the headers that all responses of a route carry. */
-  const routeLines = new WeakMap<Headers, string>();
+  const routeLines = new WeakMap<HeaderFields, string>();
   /** The responses of this turn of the event loop. They are sent at its end: a proxy on this machine wakes up once for all, not once for each. */
   let ready: { raw: ServerResponse; body: string }[] = [];
 
-  function linesOfRoute(headers: Headers): string {
+  function linesOfRoute(headers: HeaderFields): string {
     const lines = routeLines.get(headers) ?? linesOf(headers);
     routeLines.set(headers, lines);
     return lines;

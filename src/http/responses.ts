@@ -3,20 +3,20 @@ import { hash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import { isCurrent } from './preconditions.ts';
 
-export type Headers = Readonly<Record<string, string>>;
+export type HeaderFields = Readonly<Record<string, string>>;
 
 /** A response that can be sent many times. */
-export interface Response {
+export interface KnownResponse {
   status: number;
-  headers: Headers;
+  headers: HeaderFields;
   /** A string is ASCII. Undefined: the status has no body. */
   body: string | Buffer | undefined;
   /** Set by prepared.ts. */
   prepared?: { head: string; body: string } | undefined;
 }
 
-/** Sends a response. app.ts replaces it by `sendPrepared`, which does the same in less time. */
-export function sendResponse(this: FastifyReply, { status, headers, body }: Response): FastifyReply {
+/** Sends a response. app.ts can replace it by that of prepared.ts, which does the same in less time. */
+export function sendResponse(this: FastifyReply, { status, headers, body }: KnownResponse): FastifyReply {
   // client-errors.ts or a time-out has answered.
   if (this.sent) return this;
   const vary = this.getHeader('vary');
@@ -28,14 +28,14 @@ export function sendResponse(this: FastifyReply, { status, headers, body }: Resp
 /** What a GET returns. */
 export interface Representation {
   etag: string;
-  found: Response;
+  found: KnownResponse;
   /** The 304 for a client that has it, made when it is first sent. */
-  notModified?: Response | undefined;
+  notModified?: KnownResponse | undefined;
 }
 
 export interface Kind {
   /** More headers, also of the 304. */
-  headers?: Headers;
+  headers?: HeaderFields;
   /** The id of the last animal if another page follows: the ETag changes when a next page appears, although the body stays the same. */
   next?: bigint | undefined;
   type?: string;
@@ -61,7 +61,7 @@ export function represent(content: string | Buffer, kind: Kind = {}): Representa
   const { headers: more, next, type = 'application/json', isPublic = false, vary = 'Authorization', encoding } = kind;
   // A strong validator: two ETags are equal only if the bytes (RFC 9110, section 8.8.3) and the next page are equal.
   const etag = `"${hash('sha256', next === undefined ? content : `${content}${next}`, 'base64url').slice(0, 27)}"`;
-  const headers: Headers = {
+  const headers: HeaderFields = {
     etag,
     'cache-control': isPublic ? 'public, no-cache' : 'private, no-cache',
     vary,
@@ -73,7 +73,7 @@ export function represent(content: string | Buffer, kind: Kind = {}): Representa
 }
 
 /** A 304 has the headers that do not describe a body (RFC 9110, section 15.4.5). */
-function notModified({ found }: Representation): Response {
+function notModified({ found }: Representation): KnownResponse {
   const { 'content-type': _type, 'content-encoding': _encoding, ...headers } = found.headers;
   return { status: 304, headers, body: undefined };
 }

@@ -25,7 +25,7 @@ export interface ServerOptions extends AppConfig {
 /** Creates the server, without routes. `onEnd` is called for a request that reaches no route. */
 export function createServer(options: ServerOptions, onEnd: OnEnd) {
   const { store, logger, metrics, now, draining, ...config } = options;
-  const isProxy = config.trustProxy && inNetworks(config.trustProxy);
+  const isProxy = config.trustProxy ? inNetworks(config.trustProxy) : undefined;
   const onClientError = createClientErrorHandler(onEnd);
   const methods = new Set(METHODS);
   const app: App = fastify({
@@ -72,6 +72,7 @@ export function createServer(options: ServerOptions, onEnd: OnEnd) {
   });
   app.decorate('store', store);
   app.decorate('config', { ...config, base: config.baseUrl ?? '/v1' });
+  app.decorate('isProxy', isProxy);
   app.decorate('metrics', metrics);
   app.decorate('now', now);
   app.decorate('draining', draining);

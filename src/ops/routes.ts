@@ -2,7 +2,7 @@
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, LogController } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { HttpError, sendError } from '../http/errors.ts';
-import { headers } from '../http/headers.ts';
+import { responseHeaders } from '../http/headers.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { requestChecks, rewriteUrl } from '../http/request-checks.ts';
 import { schemaController } from '../http/validation.ts';
@@ -46,7 +46,7 @@ export function buildOpsServer({ release, obstacle, metrics, servesHost, logger 
     throw unserved(ops, request);
   });
   ops.decorate('draining', () => false);
-  ops.register(headers);
+  ops.register(responseHeaders);
   ops.register(requestChecks, { servesHost });
   ops.addHook('onSend', (_request, reply, _payload, done) => {
     reply.header('cache-control', 'no-store');

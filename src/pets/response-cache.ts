@@ -13,6 +13,9 @@ const entryBytes = 1000;
 /** Limit of the remembered keys that were requested once. */
 const maxSeenOnce = 10_000;
 
+/** Interval between two sweeps. */
+const sweepMs = 5000;
+
 /** A number: V8 puts a string into its table of strings to look it up, which takes 3 % of a cached page. */
 function pageKey({ limit, status, after }: PetQuery): number {
   const state = status === undefined ? 0 : 1 + statuses.indexOf(status);
@@ -46,9 +49,6 @@ export function cacheReads(app: App, reads: PetReads): CachedReads {
     pet: (id) => singlePets.get(Number(id), () => reads.pet(id)),
   };
 }
-
-/** Interval between two sweeps. */
-const sweepMs = 5000;
 
 /**
  * Caches a response when it is requested for the second time, while there is room. When the cache is full, a sweep drops the entries that

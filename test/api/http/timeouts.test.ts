@@ -23,7 +23,6 @@ test.for<[what: string, sent: (key: string) => string, status: string]>([
   ['nothing', () => '', '408'],
   ['a part of the headers', (key) => rawGet(key, '/v1/pets').slice(0, -2), '408'],
   ['a part of the body', (key) => rawPost(key, pet).slice(0, -2), '408'],
-  ['a part of a second request', (key) => rawGet(key, '/v1/pets') + rawPost(key, pet).slice(0, -2), '200 408'],
 ])('%s of a request gets 408 when its time is over', async ([, sent, statuses]) => {
   const server = await startApp({ bounds: { requestMs: 1000 } });
   const socket = await openSocket(server.port, { allowHalfOpen: true });
@@ -64,12 +63,12 @@ test.for([14, 100])('a client that reads nothing of responses of %i KiB is cut o
     // Until the buffers of the kernel are full, and the connection is cut off.
     const feeding = setInterval(() => {
       if (responses() === sent) {
-        sent += 16;
-        socket.write(request.repeat(16));
+        sent += 1;
+        socket.write(request);
       } else if (responses() === seen) return;
       seen = responses();
       begun = performance.now();
-    }, 10);
+    }, 2);
     socket.once('close', () => clearInterval(feeding)).on('error', () => clearInterval(feeding));
     onTestFinished(() => clearInterval(feeding));
     return () => begun;

@@ -79,7 +79,6 @@ test.for<[what: string, attack: (port: number, key: string) => Promise<unknown>,
     '50 connections × 2,000 pipelined pages',
     (port, key) => hold(port, 50, (at) => Array.from(Array(2000), (_, index) => page(key, 2 * at + index)).join('')),
   ],
-  ['32 pipelined pages on 100 connections', (port, key) => hold(port, 100, (at) => page(key, at).repeat(32))],
   ['500 readers of pages that read nothing', (port, key) => hold(port, 500, (at) => page(key, at))],
   [
     '5,000 resets behind 240 pipelined requests',
