@@ -1,6 +1,5 @@
 /** Creates the Fastify server: its limits and time-outs, what never reaches a route, and what the plugins share. */
 import { randomUUID } from 'node:crypto';
-import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, LogController } from 'fastify';
 import type { AppStore } from '../core/app-store.ts';
 import { limits, maxHeaders } from '../core/limits.ts';
@@ -41,7 +40,7 @@ export function createServer(options: ServerOptions, onEnd: OnEnd) {
     ...(isProxy && { trustProxy: isProxy }),
     clientErrorHandler: onClientError,
     serverFactory(serve) {
-      const server: Server & { httpAllowHalfOpen?: boolean } = createHttpServer(
+      const server = createHttpServer(
         {
           maxHeaderSize: limits.headerBytes,
           // It bounds the arrival of the headers, too.
@@ -63,7 +62,7 @@ export function createServer(options: ServerOptions, onEnd: OnEnd) {
       server.maxHeadersCount = maxHeaders;
       server.timeout = limits.silenceMs;
       // A client that has closed only its sending side still expects its response. Node's types lack this property.
-      server.httpAllowHalfOpen = true;
+      (server as { httpAllowHalfOpen?: boolean }).httpAllowHalfOpen = true;
       // By itself, Node would send 100 before any hook has checked the API key, and 417 without a body for other expectations.
       for (const event of ['checkContinue', 'checkExpectation'])
         server.on(event, (request, response) => void server.emit('request', request, response));
