@@ -1,5 +1,4 @@
 /** Tests what ends a connection: bodies that nobody wants, upgrades, pipelining, and silence. */
-import { once } from 'node:events';
 import { buffer, text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
