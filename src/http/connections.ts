@@ -78,6 +78,9 @@ function onTimeout(socket: Socket): void {
   else sendError(late, last.request, last);
 }
 
+/** A tick later: Node resumes the socket behind each request that it has parsed, and behind each response to discard what is left of a body. */
+const stopReading = (socket: Socket) => process.nextTick(() => socket.pause());
+
 /**
  * Ends the connection with the response that is outstanding, because its client has sent something else before it: served at once, it would make the server
  * build responses that nobody reads. A client repeats the requests that get no response (RFC 9112, section 9.3.2).
@@ -87,14 +90,13 @@ export function endAfter({ request, raw }: FastifyReply): void {
   const connection = connectionOf(socket);
   if (connection.isEnding) return;
   connection.isEnding = true;
-  socket.pause();
+  stopReading(socket);
   // In the headers, if they are not yet made.
   raw.shouldKeepAlive = false;
   // Node would close the connection at once.
   socket.destroySoon = () => closeSoon(socket);
   raw.once('close', () => {
-    // Node has resumed it, to discard what is left of the body.
-    socket.pause();
+    stopReading(socket);
     closeSoon(socket);
   });
 }
