@@ -46,7 +46,9 @@ const table = {
   messages: 1000,
 };
 
-export const limits: Readonly<Record<keyof typeof table, number>> = table;
+export type Limits = Readonly<Record<keyof typeof table, number>>;
+
+export const limits: Limits = table;
 
 /** Maximum number of headers of a request. With Node's default of 1,000, a packet of 16 KiB takes the time of five requests. */
 export const maxHeaders = 100;

@@ -1,9 +1,9 @@
 /** Follows each connection: the request that it serves, and when it must close. */
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
+import { nextTick } from 'node:process';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { limits } from '../core/limits.ts';
 import { HttpError, sendError } from './errors.ts';
 import { type Client, clientAt, clientBehind, plainAddress } from './networks.ts';
 
@@ -69,7 +69,7 @@ function discardBody(request: IncomingMessage): void {
 
 const late = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
-/** Neither side of the connection has sent anything for `limits.silenceMs`: it is idle, the store hangs, or the client reads nothing. */
+/** Neither side of the connection has sent anything for the server's time-out: it is idle, the store hangs, or the client reads nothing. */
 function onTimeout(socket: Socket): void {
   const { last } = connectionOf(socket);
   if (!isOutstanding(last)) socket.destroy();
@@ -79,7 +79,7 @@ function onTimeout(socket: Socket): void {
 }
 
 /** A tick later: Node resumes the socket behind each request that it has parsed, and behind each response to discard what is left of a body. */
-const stopReading = (socket: Socket) => process.nextTick(() => socket.pause());
+const stopReading = (socket: Socket) => nextTick(() => socket.pause());
 
 /**
  * Ends the connection with the response that is outstanding, because its client has sent something else before it: served at once, it would make the server
@@ -105,7 +105,7 @@ export function endAfter({ request, raw }: FastifyReply): void {
  * Sets the time-out for a response that begins now. Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is
  * cut off after twice the time-out.
  */
-export const expectReader = (socket: Socket) => socket.setTimeout(limits.silenceMs / 2);
+export const expectReader = ({ timeout }: Server, socket: Socket) => socket.setTimeout(timeout / 2);
 
 type End = (request: FastifyRequest, reply: FastifyReply) => void;
 

@@ -3,6 +3,7 @@ import type { FastifyReply } from 'fastify';
 import type { KnownKey } from '../core/accounts.ts';
 import type { AppStore } from '../core/app-store.ts';
 import type { ErrorCode } from '../core/errors.ts';
+import type { Limits } from '../core/limits.ts';
 import type { Metrics } from './metrics.ts';
 import type { Operation } from './operation.ts';
 import type { HeaderFields, KnownResponse } from './responses.ts';
@@ -26,6 +27,8 @@ export interface AppConfig {
   requestsPerMinute?: number | undefined;
   /** Addresses and networks of the proxies whose X-Forwarded-For header is trusted. */
   trustProxy?: string[] | undefined;
+  /** Limits that differ from those of the server, for tests. */
+  limits?: Partial<Limits> | undefined;
   /** Origins whose pages may call the API from a browser. If undefined, none may. */
   corsOrigins?: string[] | undefined;
 }
@@ -36,6 +39,7 @@ declare module 'fastify' {
     config: AppConfig & {
       /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
       base: string;
+      limits: Limits;
     };
     /** Whether an address is that of a proxy in TRUST_PROXY. */
     isProxy: ((address: string) => boolean) | undefined;

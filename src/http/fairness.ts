@@ -4,7 +4,6 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { limits } from '../core/limits.ts';
 import type { KeyCache } from './auth.ts';
 import { HttpError } from './errors.ts';
 
@@ -56,7 +55,7 @@ export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { ke
     if (raw.destroyed) return undefined;
     const holder = holderOf(request);
     const share = (shares.get(holder) ?? 0) + weight;
-    if (share > limits.inFlight - inFlight) {
+    if (share > app.config.limits.inFlight - inFlight) {
       app.metrics.limited('in_flight');
       return tooMany;
     }

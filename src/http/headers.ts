@@ -41,7 +41,7 @@ export const headOf = (status: number, headers: HeaderFields) =>
  */
 export const responseHeaders = fp(async (app) => {
   app.addHook('onSend', (request, reply, _payload, done) => {
-    expectReader(request.raw.socket);
+    expectReader(app.server, request.raw.socket);
     const { headers } = request.routeOptions.config;
     if (headers) reply.headers(headers);
     reply.header('x-request-id', request.id);

@@ -5,14 +5,10 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { limits } from '../core/limits.ts';
 import { expectReader } from './connections.ts';
 import { headOf, linesOf, standingHeaders } from './headers.ts';
 import { STATUS_CODES, validateHeaderValue } from './node-http.ts';
 import { type HeaderFields, type KnownResponse, sendResponse } from './responses.ts';
-
-/** What Node adds to a response on a connection that stays open, and the end of the head. */
-const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${limits.keepAliveMs / 1000}\r\n\r\n`;
 
 let second = 0;
 let date = '';
@@ -63,6 +59,8 @@ function addHeader(head: string, own: HeaderFields, name: string, value: unknown
 
 /** Lets `sendResponse` send prepared responses, unless they close the connection, are large or have unusual headers. */
 export function prepareResponses(app: FastifyInstance): void {
+  /** What Node adds to a response on a connection that stays open, and the end of the head. */
+  const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${app.server.keepAliveTimeout / 1000}\r\n\r\n`;
   /** The lines of the headers that all responses of a route carry. */
   const routeLines = new WeakMap<HeaderFields, string>();
   /** The responses of this turn of the event loop. They are sent at its end: a proxy on this machine wakes up once for all, not once for each. */
@@ -80,7 +78,7 @@ export function prepareResponses(app: FastifyInstance): void {
     for (const { raw, body } of now) {
       raw.end(body, 'latin1');
       // Not before: a timer costs 2 µs, and the kernel takes most responses at once.
-      if (raw.socket?.writableLength) expectReader(raw.socket);
+      if (raw.socket?.writableLength) expectReader(app.server, raw.socket);
     }
   }
 

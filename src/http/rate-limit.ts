@@ -2,7 +2,7 @@
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { limits, minuteMs } from '../core/limits.ts';
+import { minuteMs } from '../core/limits.ts';
 import { rateLimited } from './errors.ts';
 import type { Limit } from './metrics.ts';
 import { createRecent } from './recent.ts';
@@ -67,7 +67,7 @@ function createLimit(app: FastifyInstance, name: Limit, max: number, keyGenerato
 
 /** Counts a rejected key for its network. */
 export const createRejectionLimit = (app: FastifyInstance) =>
-  createLimit(app, 'refusals', limits.rejectedKeys, networkOf);
+  createLimit(app, 'refusals', app.config.limits.rejectedKeys, networkOf);
 
 const tooManyPages = 'You have opened too many pages: try again in a minute.';
 
@@ -76,9 +76,10 @@ const tooManyPages = 'You have opened too many pages: try again in a minute.';
  * a session count apart: whoever has no account cannot keep out a signed-in neighbour.
  */
 export function createPageLimit(app: FastifyInstance, accountOf: (request: FastifyRequest) => number | undefined) {
-  const ofAccount = createLimit(app, 'pages', limits.pages, (request) => accountOf(request) ?? 0, tooManyPages);
+  const { pages, pagesOfNetwork } = app.config.limits;
+  const ofAccount = createLimit(app, 'pages', pages, (request) => accountOf(request) ?? 0, tooManyPages);
   const visitorsOf: KeyOf = (request) => `${accountOf(request) !== undefined} ${networkOf(request)}`;
-  const ofNetwork = createLimit(app, 'pages', limits.pagesOfNetwork, visitorsOf, tooManyPages);
+  const ofNetwork = createLimit(app, 'pages', pagesOfNetwork, visitorsOf, tooManyPages);
   return async (request: FastifyRequest): Promise<void> => {
     if (accountOf(request) !== undefined) await ofAccount(request);
     await ofNetwork(request);

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import fastify, { type FastifyBaseLogger, LogController } from 'fastify';
 import type { AppStore } from '../core/app-store.ts';
-import { limits, maxHeaders } from '../core/limits.ts';
+import { maxHeaders, limits as standard } from '../core/limits.ts';
 import { createClientErrorHandler } from './client-errors.ts';
 import type { AppConfig } from './decorations.ts';
 import type { OnEnd } from './log.ts';
@@ -24,6 +24,7 @@ export interface ServerOptions extends AppConfig {
 /** Creates the server, without routes. `onEnd` is called for a request that reaches no route. */
 export function createServer(options: ServerOptions, onEnd: OnEnd) {
   const { store, logger, metrics, now, draining, ...config } = options;
+  const limits = { ...standard, ...config.limits };
   const isProxy = config.trustProxy ? inNetworks(config.trustProxy) : undefined;
   const onClientError = createClientErrorHandler(onEnd);
   const methods = new Set(METHODS);
@@ -70,7 +71,7 @@ export function createServer(options: ServerOptions, onEnd: OnEnd) {
     },
   });
   app.decorate('store', store);
-  app.decorate('config', { ...config, base: config.baseUrl ?? '/v1' });
+  app.decorate('config', { ...config, base: config.baseUrl ?? '/v1', limits });
   app.decorate('isProxy', isProxy);
   app.decorate('metrics', metrics);
   app.decorate('now', now);

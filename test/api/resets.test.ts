@@ -35,7 +35,7 @@ async function resetOne(port: number, request: string, random: () => number): Pr
 }
 
 test(`after ${resets} resets at random moments the server holds nothing, and serves every request`, async () => {
-  const app = await startApp({ bounds: { inFlight: 300 } });
+  const app = await startApp({ limits: { inFlight: 300 } });
   const { pets } = app.store;
   for (let count = 0; count < 100; count++)
     await pets.add({ name: 'x'.repeat(20_000), categoryId: 1n, status: 'sold' });

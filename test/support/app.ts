@@ -6,7 +6,6 @@ import { Agent, request as undiciRequest } from 'undici';
 import { expect, onTestFinished, vi } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
-import { limits } from '../../src/core/limits.ts';
 import { createRequestLog } from '../../src/http/log.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { type Answer, expectDocumented } from './documented.ts';
@@ -48,17 +47,11 @@ export async function metricValue({ registry }: Metrics, name: string): Promise<
   return (await registry.getSingleMetric(`animal_store_${name}`)?.get())?.values[0]?.value;
 }
 
-/** Changes limits until the test ends. */
-export function setLimits(changed: Partial<typeof limits>) {
-  const names = Object.keys(changed) as (keyof typeof limits)[];
-  const before = Object.fromEntries(names.map((name) => [name, limits[name]]));
-  onTestFinished(() => void Object.assign(limits, before));
-  Object.assign(limits, changed);
-}
+/** Requests of one address that no test of another subject reaches. */
+const many = 1_000_000;
 
 /** Starts the server and stops it when the test ends. */
-export async function startApp({ bounds, ...options }: Partial<AppOptions> & { bounds?: Partial<typeof limits> } = {}) {
-  setLimits({ rejectedKeys: 1_000_000, pages: 1_000_000, pagesOfNetwork: 1_000_000, ...bounds });
+export async function startApp(options: Partial<AppOptions> = {}) {
   const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
   const write = (line: string) => void lines.push(line);
@@ -80,6 +73,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     // vitest.config.ts: the project api-plain.
     plain: process.env.PLAIN === 'on',
     ...options,
+    limits: { rejectedKeys: many, pages: many, pagesOfNetwork: many, ...options.limits },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAliveTimeout: 1000 });

@@ -394,7 +394,7 @@ describe('too many account pages', () => {
   }
 
   test('of an account, with any number of sessions and addresses, get 429; others are served', async () => {
-    const app = await startPages({ trustProxy: ['127.0.0.1'], bounds: { pages: 3 } });
+    const app = await startPages({ trustProxy: ['127.0.0.1'], limits: { pages: 3 } });
     const ada = await app.addPerson('ada');
     const visits = ['/account', '/account/settings', '/account/nothing'];
     for (const [at, path] of visits.entries())
@@ -414,7 +414,7 @@ describe('too many account pages', () => {
   });
 
   test('of a network get 429, apart for those who are signed in; another network is served', async () => {
-    const app = await startPages({ trustProxy: ['127.0.0.1'], bounds: { pages: 2, pagesOfNetwork: 4 } });
+    const app = await startPages({ trustProxy: ['127.0.0.1'], limits: { pages: 2, pagesOfNetwork: 4 } });
     const stranger = app.open(from('192.0.2.1'));
     for (const path of ['/account/sign-in', '/account/sign-up', '/account', '/account/nothing'])
       expect((await stranger.get(path)).status).not.toBe(429);

@@ -130,7 +130,7 @@ describe('a request that arrives before the response to the one before it was se
   });
 
   test('is not run behind a 503 that closes, because the store never answers', async () => {
-    const { port, key, store } = await startApp({ bounds: { silenceMs: 300 } });
+    const { port, key, store } = await startApp({ limits: { silenceMs: 300 } });
     store.pets.list = () => new Promise(() => undefined);
     const answers = await converse(port, [rawGet(key, '/v1/pets') + rawPost(key, pet)], { answers: 2 });
     expect(answers).toMatchObject([{ status: 503, headers: { connection: 'close', 'retry-after': '1' } }]);
@@ -138,11 +138,11 @@ describe('a request that arrives before the response to the one before it was se
     expect((await store.pets.find(1n)).pet).toBeUndefined();
   });
 
-  test.for<[what: string, bounds: { inFlight?: number }]>([
+  test.for<[what: string, limits: { inFlight?: number }]>([
     ['that wait', {}],
     ['behind a refusal that closes', { inFlight: 0 }],
-  ])('of thousands %s, only a packet is read', async ([, bounds]) => {
-    const { port, key, app, logged } = await startApp({ bounds });
+  ])('of thousands %s, only a packet is read', async ([, limits]) => {
+    const { port, key, app, logged } = await startApp({ limits });
     let requests = 0;
     app.server.on('request', () => {
       requests += 1;
@@ -159,7 +159,7 @@ describe('a request that arrives before the response to the one before it was se
 describe('silence', () => {
   test('a client that reads nothing is reset; one that reads slowly and an idle one are not', async () => {
     const silenceMs = 2500;
-    const { port, key, store } = await startApp({ bounds: { silenceMs, inFlight: 3000 } });
+    const { port, key, store } = await startApp({ limits: { silenceMs, inFlight: 3000 } });
     await addLong(store);
     const one = rawGet(key, '/v1/pets?limit=100');
     const [deaf, slow, idle] = await Promise.all([openSocket(port), openSocket(port), openSocket(port)]);

@@ -142,7 +142,7 @@ test('Retry-After of a 429 is at least a second, also if the wait has ended sinc
 });
 
 test('the responses of the rate limits carry their headers and no others', async () => {
-  const app = await startApp({ requestsPerMinute: 1, bounds: { rejectedKeys: 1 } });
+  const app = await startApp({ requestsPerMinute: 1, limits: { rejectedKeys: 1 } });
   const seconds = expect.stringMatching(/^\d+$/);
   const rates = { 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': seconds };
   const tooMany = { ...error, 'retry-after': seconds };
@@ -214,7 +214,7 @@ test.each<[origins: string[] | undefined, origin: string, isAllowed: boolean]>([
 ])(
   'CORS_ORIGINS %s: whether pages of %s can read successes and errors, with all their headers',
   async (corsOrigins, origin, isAllowed) => {
-    const app = await startApp({ corsOrigins, bounds: { rejectedKeys: 1 } });
+    const app = await startApp({ corsOrigins, limits: { rejectedKeys: 1 } });
     await converse(app.port, [get('/v1/pets').replace('KEY', 'none')]);
     /** Those that a page may read anyway, or that only its browser uses. */
     const notExposed = ['cache-control', 'content-security-policy', 'vary', 'x-content-type-options'];

@@ -24,7 +24,7 @@ test.for<[what: string, sent: (key: string) => string, status: string]>([
   ['a part of the headers', (key) => rawGet(key, '/v1/pets').slice(0, -2), '408'],
   ['a part of the body', (key) => rawPost(key, pet).slice(0, -2), '408'],
 ])('%s of a request gets 408 when its time is over', async ([, sent, statuses]) => {
-  const server = await startApp({ bounds: { requestMs: 1000 } });
+  const server = await startApp({ limits: { requestMs: 1000 } });
   const socket = await openSocket(server.port, { allowHalfOpen: true });
   const begun = performance.now();
   socket.write(sent(server.key));
@@ -34,7 +34,7 @@ test.for<[what: string, sent: (key: string) => string, status: string]>([
 });
 
 test('an idle connection closes, after a response as after a 304 and an error', async () => {
-  const server = await startApp({ bounds: { keepAliveMs: 500 } });
+  const server = await startApp({ limits: { keepAliveMs: 500 } });
   const more = ['', 'If-None-Match: *\r\n', 'If-Match: "a"\r\n'];
   for (const request of [...more.map((line) => rawGet(server.key, '/v1/pets', line)), rawPost(server.key, pet)]) {
     const ms = await openFor(server, async (socket) => {
@@ -51,7 +51,7 @@ test('an idle connection closes, after a response as after a 304 and an error', 
 
 test.for([14, 100])('a client that reads nothing of responses of %i KiB is cut off in time', async (kibibytes) => {
   const silenceMs = 3000;
-  const server = await startApp({ bounds: { silenceMs } });
+  const server = await startApp({ limits: { silenceMs } });
   const names = Array.from(Array(kibibytes), (_, at) => `${at}`.padEnd(980, 'x'));
   for (const name of names) await server.add({ name, categoryId: 1 });
   const request = rawGet(server.key, `/v1/pets?limit=${kibibytes}`);
