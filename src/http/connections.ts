@@ -101,6 +101,14 @@ export function endAfter({ request, raw }: FastifyReply): void {
   });
 }
 
+/** Whether the request that the parser has read is served: its connection serves one at a time. Asked before Fastify sees it, since a packet may have hundreds. */
+export function isServed(socket: Socket): boolean {
+  const connection = connectionOf(socket);
+  if (isOutstanding(connection.last)) endAfter(connection.last);
+  // Node also passes on requests that follow a reset, or a request whose response closes the connection (RFC 9112, section 9.6).
+  return !connection.isEnding && socket.writable;
+}
+
 /**
  * Sets the time-out for a response that begins now. Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is
  * cut off after twice the time-out.
@@ -120,7 +128,7 @@ declare module 'fastify' {
   }
 }
 
-/** Follows connections. Each serves one request at a time. */
+/** Follows connections, and each request until its end. */
 export const watchConnections = fp(async (app: FastifyInstance) => {
   const { server, metrics, config, isProxy } = app;
   const ends: End[] = [];
@@ -131,9 +139,6 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
   app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request;
     const connection = connectionOf(raw.socket);
-    if (isOutstanding(connection.last)) endAfter(connection.last);
-    // Node also passes on requests that follow a reset, or a request whose response closes the connection (RFC 9112, section 9.6).
-    if (connection.isEnding || !raw.socket.writable) return;
     connection.last = reply;
     request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
     // Once, also if the client is gone before its response.

@@ -4,6 +4,7 @@ import fastify, { type FastifyBaseLogger, LogController } from 'fastify';
 import type { AppStore } from '../core/app-store.ts';
 import { maxHeaders, limits as standard } from '../core/limits.ts';
 import { createClientErrorHandler } from './client-errors.ts';
+import { isServed } from './connections.ts';
 import type { AppConfig } from './decorations.ts';
 import type { OnEnd } from './log.ts';
 import type { Metrics } from './metrics.ts';
@@ -55,6 +56,7 @@ export function createServer(options: ServerOptions, onEnd: OnEnd) {
           optimizeEmptyRequests: true,
         },
         (request, response) => {
+          if (!isServed(request.socket)) return;
           // The parser also takes RTSP, for whose methods Fastify's router would log all routes.
           if (methods.has(request.method as string)) serve(request, response);
           else onClientError(new Error('RTSP'), request.socket);
