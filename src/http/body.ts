@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
-import { hasBody } from './connections.ts';
+import { hasBody, replyOn } from './connections.ts';
 import { HttpError } from './errors.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
@@ -107,17 +107,19 @@ export const bodies = fp(async (app) => {
 export function addParser(app: FastifyInstance, parse: (bytes: Buffer) => unknown): void {
   app.addContentTypeParser('*', (request, _payload, done) => {
     const { content } = request;
+    // Sent here: behind an error that it is called with, Fastify closes the connection. connections.ts does, if a part of the body is missing.
+    const refuse = (error: unknown) => void replyOn(request.raw.socket).send(error);
     const fault = bodyFault(request);
-    if (fault) return done(fault);
+    if (fault) return refuse(fault);
     const start = performance.now();
     const finish = (error: Error | null, bytes: Buffer = nothing) => {
       request.bodyMs = performance.now() - start;
-      if (error) return done(error);
+      if (error) return refuse(error);
       let body: unknown;
       try {
         body = parse(bytes);
       } catch (thrown) {
-        return done(thrown as Error);
+        return refuse(thrown);
       }
       done(null, body);
     };

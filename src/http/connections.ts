@@ -26,6 +26,9 @@ export function connectionOf(socket: Socket): Connection {
   return connection;
 }
 
+/** The reply to the request that a connection serves. */
+export const replyOn = (socket: Socket) => connectionOf(socket).last as FastifyReply;
+
 /** Whether a response is not yet handed to the kernel as a whole. */
 export const isOutstanding = (reply: FastifyReply | undefined): reply is FastifyReply =>
   reply !== undefined && !reply.raw.writableFinished && !reply.raw.destroyed;

@@ -78,7 +78,5 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   request.errorCode = error.code;
   logError(error, request);
   const { status, headers, body } = errorResponse(error);
-  // Fastify closes the connection behind each fault of a body. connections.ts does, if a part of the body is missing.
-  reply.removeHeader('connection');
   reply.code(status).headers(headers).send(body);
 }
