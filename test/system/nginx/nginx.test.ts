@@ -83,7 +83,7 @@ describe('nginx sees what the server sees:', () => {
     const hidden = 'keys/a%2f..%2f..%2f..%2fx';
     const served = [
       ...['GET /account', 'HEAD /account?x=/v1/pets', 'M-SEARCH /account', 'OPTIONS /account', 'GET /account/unknown'],
-      ...['GET /%61ccount', 'GET /%61%63%63%6F%75%6e%74/sign-in', 'POST /accoun%74/sign-in', 'GET /account/%ff'],
+      ...['GET /%61ccount', 'GET /%61%63%63%6F%75%6e%74/sign-in', 'POST /accoun%74/sign-in'],
       ...[`GET http://${name}/account/sign-in`, `GET https://${name}/%61ccount/${hidden}`],
       ...['GET /account#/v1', 'GET /account/sign-in#/../../v1/pets', 'GET /%61ccount#'],
       ...[`GET /account/${hidden}`, `POST /account/${hidden}/rotate`, `POST /%61ccount/${hidden}/rotate`],
@@ -101,6 +101,7 @@ describe('nginx sees what the server sees:', () => {
       ...[
         'GET /v1/pets/..%2f..%2faccount',
         'GET /account%0a',
+        'GET /account/%ff',
         'GET /account%3fx',
         'GET /account%23',
         'GET /%2561ccount',
@@ -116,7 +117,7 @@ describe('nginx sees what the server sees:', () => {
         const { answer, seen } = await observe(target);
         const found = [answer.includes("form-action 'self'"), seen];
         expect.soft(found, target).toEqual([isPage, `animal_store_production_${kind}`]);
-        if (kind === 'pages' && !isPage) expect.soft(answer, target).toMatch(/^HTTP\/1\.1 40[14] /);
+        if (kind === 'pages' && !isPage) expect.soft(answer, target).toMatch(/^HTTP\/1\.1 40[014] /);
       }
   });
 
@@ -379,7 +380,7 @@ describe('the logs have every request', () => {
         '"POST /v1/pets HTTP/1.1" 413',
         '"GET /account/links/... HTTP/1.1" 404',
         expect.stringMatching(/^"GET (\/a){50}\.\.\. HTTP\/1\.1" 404$/),
-        '"GET /%61ccount/sign-in HTTP/1.0" 400',
+        '"GET /%61ccount/sign-in HTTP/1.0" 200',
         '"GET /docs HTTP/1.1" 200',
         '"GET /v1/pets " 400',
         '"GET  " 400',
