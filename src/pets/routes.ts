@@ -100,8 +100,8 @@ const listing: Operation = {
   },
 };
 
-/** Of the JSON of an animal: each character of its name can be an escape such as \u001f. */
-const maxPetBytes = 6 * limits.petNameCharacters + 100;
+/** Of the JSON of an animal, whose characters have up to four bytes (RFC 3629, section 3). Escapes such as \u001f have six: they count after the read. */
+const maxPetBytes = 4 * limits.petNameCharacters + 100;
 
 /** Until its client has read it, a page counts as one more request in flight for each 64 KiB: many pages would fill the memory. */
 function count(reply: FastifyReply, bytes: number): void {

@@ -89,10 +89,10 @@ describe('the response cache', () => {
 });
 
 test('requests for one large page at once share its bytes', async () => {
-  // Each response is also checked here, in the same event loop.
+  // On PostgreSQL, an account may read 67 pages of this limit at once. Each response is also checked here, in the same event loop.
   const { add, call } = await startApp({});
   await Promise.all(Array.from(Array(100), () => add({ name: '🐈'.repeat(1000), categoryId: 1 })));
-  const asked = Array.from(Array(100), (_, index) => call(index % 2 ? 'GET' : 'HEAD', '/v1/pets?limit=100'));
+  const asked = Array.from(Array(60), (_, index) => call(index % 2 ? 'GET' : 'HEAD', '/v1/pets?limit=100'));
   for (const { status } of await Promise.all(asked)) expect(status).toBe(200);
 });
 
