@@ -42,7 +42,7 @@ function* addSignUp(network: Buffer, at: number): Steps<void> {
 /** Uses up the invitation. Changes nothing if it cannot be used, if the name is taken, or if the network has created too many accounts. */
 export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'link_used' | 'too_many'> {
   const { name, passwordHash, link, network, at } = person;
-  if (link !== undefined && (yield* lockLink(link, at))?.account_id !== null) return 'link_used';
+  if (link !== undefined && (yield* lockLink(link, at)) !== 'new_account') return 'link_used';
   if (network !== undefined && (yield* countSignUps(network, at)) >= limits.signUps) return 'too_many';
   const [account] = yield* sql<AccountRow>`
     INSERT INTO account (name, created_at, password_hash, network)
@@ -54,17 +54,12 @@ export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'l
   return account;
 }
 
-interface StoredLink {
-  purpose: LinkPurpose;
-  account_id: number | null;
-}
-
-/** A link that has not expired; `account_id` of a link to reset a password of no account is 0, which no account has. */
-function* lockLink(link: Buffer, at: number): Steps<StoredLink | undefined> {
-  const [found] = yield* sql<StoredLink & { expires_at: number }>`
-    SELECT purpose, account_id, expires_at FROM one_time_link WHERE hash = ${link} ${forUpdate}`;
-  if (!found || !isLinkValid(found.purpose, found.expires_at, at)) return undefined;
-  return found.purpose === 'reset' && found.account_id === null ? { ...found, account_id: 0 } : found;
+/** Whose password a link sets: that of the account with this id, or of a new one. Undefined: the link is unknown or has expired. */
+function* lockLink(link: Buffer, at: number): Steps<number | 'new_account' | undefined> {
+  const [found] = yield* sql<{ purpose: LinkPurpose; accountId: number | null; expiresAt: number }>`
+    SELECT purpose, account_id AS "accountId", expires_at AS "expiresAt" FROM one_time_link WHERE hash = ${link} ${forUpdate}`;
+  if (!found || !isLinkValid(found.purpose, found.expiresAt, at)) return undefined;
+  return found.accountId ?? (found.purpose === 'invitation' ? 'new_account' : undefined);
 }
 
 /** Also false if the clock was set back: the link would live for longer. */
@@ -85,7 +80,7 @@ export function* setPassword(change: PasswordChange): Steps<boolean> {
   const stored = yield* passwordOf(accountId);
   if (stored === undefined || (previous !== undefined && stored !== previous)) return false;
   if (session !== undefined && (yield* accountOfSession(session, at))?.id !== accountId) return false;
-  if (link !== undefined && (yield* lockLink(link, at))?.account_id !== accountId) return false;
+  if (link !== undefined && (yield* lockLink(link, at)) !== accountId) return false;
   yield* sql`DELETE FROM one_time_link WHERE account_id = ${accountId}`;
   yield* sql`DELETE FROM session WHERE account_id = ${accountId}`;
   yield* sql`UPDATE account SET password_hash = ${passwordHash} WHERE id = ${accountId}`;
