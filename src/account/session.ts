@@ -65,9 +65,6 @@ function unseal(token: string, text: string): string | undefined {
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-/** The name of the cookie up to 2.5.1 over http. Any program on the host may have set one of this name. */
-const oldName = 'session';
-
 /** `address`: the public one, if it is known. If it is https, the cookie is never sent over plain http. `path`: what comes before /account in it. */
 export function createSessions(app: FastifyInstance, address: URL | undefined, path: string) {
   const { now, store } = app;
@@ -88,10 +85,7 @@ export function createSessions(app: FastifyInstance, address: URL | undefined, p
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
   const kept = { ...attributes, path: `${path}/account`, sameSite: 'strict' } as const;
 
-  const tokenOf = (request: FastifyRequest) => {
-    const { cookies } = request;
-    return cookies[nameFor(request)] ?? (secure ? undefined : cookies[oldName]) ?? '';
-  };
+  const tokenOf = (request: FastifyRequest) => request.cookies[nameFor(request)];
   /** Beside that of the session, whose prefix allows no path. */
   const keptName = (request: FastifyRequest) =>
     secure ? '__Secure-once' : nameFor(request).replace('session', 'once');
@@ -102,11 +96,11 @@ export function createSessions(app: FastifyInstance, address: URL | undefined, p
 
   return {
     /** Whether the request has a cookie of a session, which may have ended. */
-    isGiven: (request: FastifyRequest) => request.cookies[nameFor(request)] !== undefined,
+    isGiven: (request: FastifyRequest) => tokenOf(request) !== undefined,
 
     /** Looks up the session of the request's cookie, and stores it in `request.session`. */
     async find(request: FastifyRequest): Promise<void> {
-      const hash = hashToken(tokenOf(request));
+      const hash = hashToken(tokenOf(request) ?? '');
       const session = hash && (await people.findSession(hash));
       if (!session) return;
       request.session = { ...session, hash };
@@ -128,12 +122,12 @@ export function createSessions(app: FastifyInstance, address: URL | undefined, p
 
     /** Lets the browser keep a text for one page: a redirect to it can then be loaded again without sending the form again. */
     keep(request: FastifyRequest, reply: FastifyReply, text: string): void {
-      reply.setCookie(keptName(request), seal(tokenOf(request), text), { ...kept, maxAge: keptSeconds });
+      reply.setCookie(keptName(request), seal(tokenOf(request) ?? '', text), { ...kept, maxAge: keptSeconds });
     },
 
     /** The text that the browser kept, which it loses now. Undefined if there is none. */
     take(request: FastifyRequest, reply: FastifyReply): string | undefined {
-      const text = unseal(tokenOf(request), request.cookies[keptName(request)] ?? '');
+      const text = unseal(tokenOf(request) ?? '', request.cookies[keptName(request)] ?? '');
       if (text !== undefined && request.method === 'GET') reply.setCookie(keptName(request), 'seen', kept);
       return text;
     },

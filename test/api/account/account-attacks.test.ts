@@ -150,7 +150,7 @@ describe('a session', () => {
       // Two cookies of this name: one path or domain set the other. The first counts, never both.
       `${newToken().token}; ${name}=${token}`,
     ];
-    const names = ['Session', '__Host-session', `${name}x`];
+    const names = ['session', 'Session', '__Host-session', `${name}x`];
     const others = [...names.map((other) => `${other}=${token}`), name, ';;;===;;'];
     const statusOf = async (cookie: string) => (await app.open({ cookie }).get('/account')).status;
     for (const cookie of [...values.map((value) => `${name}=${value}`), ...others])
@@ -161,7 +161,7 @@ describe('a session', () => {
     expect(app.log()).not.toContain('"level":50');
   });
 
-  test('is not ended by another server on the host, nor by a cookie of another program; one of 2.5.1 goes on', async () => {
+  test('is not ended by another server on the host, nor by a cookie of another program', async () => {
     const [one, two] = [await startPages(), await startPages()];
     const browser = await one.enterAs('ada');
     const other = await two.enterAs('bea');
@@ -171,11 +171,6 @@ describe('a session', () => {
     for (const [name, value] of browser.jar) other.jar.set(name, value);
     await other.post('/account/sign-out');
     expect((await browser.get('/account')).text).toContain('ada');
-
-    const token = browser.jar.get(browser.sessionName);
-    expect((await one.open({ cookie: `session=${token}` }).get('/account')).text).toContain('ada');
-    const stranger = await one.open({ cookie: `session=${newToken().token}` }).get('/account');
-    expect(stranger).toMatchObject(redirect('/account/sign-in'));
   });
 });
 
