@@ -313,13 +313,14 @@ describe('a refused form', () => {
   const wrongName = 'Name must have 1 to 100 printable characters.';
   const wrongAccount = 'This page was open for the account ben, but you are signed in as ada.';
   const short = 'The password must have 15 to 256 characters; it has 5.';
-  const likeName = 'The password must be more than the name of the account.';
+  const common = 'The password is too common: choose one that nobody else would think of.';
+  const likeName = 'The password must not be the name of the account.';
   const taken = 'This name is taken: choose another.';
   const wrongPassword = 'The current password is wrong.';
   const lifetime = 'Expires must be one of never, 30d, 90d, 365d.';
   const overlap = 'Overlap must be one of none, 1h, 24h, 7d.';
   const noScope = 'Scopes must be at least one of pets:read, pets:write.';
-  const like = 'ada-password-2024';
+  const like = 'passwordpassword';
   const scopes = 'pets:read';
   const expires = 'never';
 
@@ -341,9 +342,9 @@ describe('a refused form', () => {
     ),
     ['/account/sign-up', { name: 'ada', password }, { name: taken }],
     ['/account/sign-up', { name: '', password: 'short' }, { name: wrongName, password: short }],
-    ['/account/sign-up', { name: 'ada', password: like }, { password: likeName }],
+    ['/account/sign-up', { name: password, password: password.toUpperCase() }, { password: likeName }],
     ['INVITATION', { name: 'ada', password }, { name: taken }],
-    ['RESET', { password: like }, { password: likeName }],
+    ['RESET', { password: like }, { password: common }],
     ['/account/keys', { name: '', expires }, { name: wrongName, scopes: noScope }],
     ['/account/keys', { name: 'x', scopes: ['pets:read', 'admin'], expires }, { scopes: noScope }],
     ['/account/keys', { name: 'x', scopes: ['pets:read', 'pets:read'], expires }, { scopes: noScope }],
@@ -352,7 +353,7 @@ describe('a refused form', () => {
     ['/account/keys/2/rotate', { overlap: 'valueOf' }, { 'overlap-2': overlap }],
     ['/account/keys/2/revoke', { id: '1' }, { none: '"id" is not a known field.' }],
     ['/account/password', { current: 'wrong', password: next }, { current: wrongPassword }],
-    ['/account/password', { current: password, password: like }, { password: likeName }],
+    ['/account/password', { current: password, password: like }, { password: common }],
     ['/account/password', { password: next }, { current: 'Current is required.' }],
     ['/account/delete', { current: 'wrong' }, { confirm: wrongPassword }],
   ];

@@ -4,116 +4,68 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { passwordFault } from '../../../src/account/password-rules.ts';
 import { createPasswords, type Hasher } from '../../../src/account/passwords.ts';
-import { seededRandom } from '../../support/random.ts';
 
 const password = 'seven otters sing at noon';
 
-const random = seededRandom(16);
-const draw = (alphabet: ArrayLike<string>, length: number) =>
-  Array.from({ length }, () => alphabet[Math.floor(random() * alphabet.length)]).join('');
+const tooCommon = 'is too common: choose one that nobody else would think of';
+const length = (given: number) => `must have 15 to 256 characters; it has ${given}`;
 
-/** Those of the passwords that are not answered like this. */
-const except = (passwords: readonly string[], fault: RegExp | undefined, name = 'ada') =>
-  passwords.filter((text) => {
-    const found = passwordFault(text, name);
-    return fault === undefined ? found !== undefined : !found?.match(fault);
-  });
+/** What the rules say of the passwords of a person with the name `Amélie of the bay`. */
+const rules: [kind: string, fault: string | undefined, ...passwords: string[]][] = [
+  [
+    '14 code points after NFC',
+    length(14),
+    'kW7#qZ2!vR9$xT',
+    '🦊🐙🦉🐝🦄🐢🦖'.repeat(2),
+    `${'áéíóúÁ'.normalize('NFD').repeat(2)}ab`,
+  ],
+  ['257', length(257), `${'kW7#qZ2!'.repeat(32)}x`],
+  ['15 and 256', undefined, '🦊🐙🦉'.repeat(5), 'áéíóú'.normalize('NFD').repeat(3), 'kW7#qZ2!'.repeat(32)],
+  ['in the dictionary', tooCommon, '23176djivanfros', 'LHBJKJUBZ2957704'],
+  ['a known phrase', tooCommon, 'maytheforcebewithyou', 'Correct Horse Battery Staple', 'lorem ipsum dolor sit amet'],
+  ['repeated', tooCommon, '111111111111111', 'aaaaaaaaaaaaaaaaaaaa', '................'],
+  [
+    'in sequence',
+    tooCommon,
+    '123456789012345',
+    '345678901234567890',
+    '098765432109876',
+    'zyxwvutsrqponmlk',
+    'qwertyuiopqwert',
+  ],
+  ['a word more than once', tooCommon, 'passwordpassword', 'dragondragondragon', 'administratoradministrator'],
+  ['a word with digits', tooCommon, 'password1234567', 'Petstore1234567890'],
+  [
+    'the name',
+    'must not be the name of the account',
+    ...['Amélie of the bay', 'AMÉLIE OF THE BAY'].flatMap((name) => [name, name.normalize('NFD')]),
+  ],
+  [
+    'more than the name or a common one',
+    undefined,
+    'Amélie of the bay 7',
+    'password of my grandmother’s lock',
+    'lhbjkjubz2957704 barn',
+  ],
+  ['random', undefined, 'fjordmarblepretzelcanoe', '482913750617394', 'k q \u0000 v z w m \u0007 t r j p x'],
+  [
+    'in any script',
+    undefined,
+    'пароль от моей дачи на озере',
+    'शेर जंगल में सोता है',
+    'القطة تنام على النافذة',
+    '狐は茶色い犬を飛び越えます今日も',
+  ],
+];
 
-describe('the length', () => {
-  const length = (given: number) => `must have 15 to 256 characters; it has ${given}`;
-
-  test.each([
-    ['ASCII', 'kW7#qZ2!vR9$xT4%'],
-    ['emoji', '🦊🐙🦉🐝🦄🐢🦖🐳🦩🦔🐌🦚🦜🐊🦥🦨'],
-    ['combining characters', 'áéíóúÁÉÍÓÚćńśźĆŃ'.normalize('NFD')],
-  ])('is 15 to 256 characters of %s, counted as code points after NFC', (_kind, alphabet) => {
-    const characters = alphabet.match(/.\p{M}?/gu) as string[];
-    const make = (count: number) => draw(characters, count);
-    for (const count of [14, 257]) expect(passwordFault(make(count), 'ada')).toBe(length(count));
-    for (const count of [15, 256]) expect(passwordFault(make(count), 'ada')).toBeUndefined();
-  });
-
-  test('of much longer text is refused at once', () => {
-    const begun = performance.now();
-    expect(passwordFault('qwerty1234'.repeat(100_000), 'ada')).toBe(length(1_000_000));
-    expect(passwordFault('\u0301\u0316'.repeat(100_000), 'ada')).toBe(length(200_000));
-    expect(performance.now() - begun).toBeLessThan(1000);
-  });
+test.each(rules)('a password that is %s: %s', (_kind, fault, ...passwords) => {
+  for (const text of passwords) expect(passwordFault(text, 'Amélie of the bay'), text).toBe(fault);
 });
 
-test('a good password is accepted: random characters, and sentences in any script, with a common word in them', () => {
-  const lower = 'abcdefghijklmnopqrstuvwxyz';
-  const alphabets = [lower, `${lower}0123456789`, '0123456789', '!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~'];
-  const drawn = Array.from(Array(100), (_, at) => draw(alphabets[at % 4] as string, 18 + (at % 20)));
-  const typed = [
-    ...[password, 'staircase-pelican-mustard-forty', 'fjordmarblepretzelcanoe', 'Never eat soup with a fork!'],
-    ...['password of my grandmother’s bicycle lock', 'our lhbjkjubz2957704 barn', 'qwerty and the dragon sleep'],
-    ...[
-      'пароль от моей дачи на озере',
-      'शेर जंगल में सोता है',
-      'القطة تنام على النافذة',
-      '狐は茶色い犬を飛び越えます今日も',
-    ],
-    ...['🦊🐙🦉🐝🦄🐢🦖🐳🦩🦔🐌🦚🦜🐊🦥', ' leading and trailing spaces ', 'k q \u0000 v z w m \u0007 t r j p x'],
-  ];
-  expect(except([...drawn, ...typed], undefined)).toEqual([]);
-});
-
-/** Each has at least 15 characters. */
-const common = {
-  'listed as it is':
-    '23176djivanfros lhbjkjubz2957704 1qaz2wsx3edc4rfv qwertyuiopasdfghjklzxcvbnm correcthorsebatterystaple',
-  'a run': '987654321098765 11223344556677889900 147258369147258 zyxwvutsrqponml abcdefgh12345678 a1b2c3d4e5f6g7h8',
-  'with digits': 'Password123456789! P4ssw0rd1234567 19900101-qwerty Summer2024!!!!! 15051992jessica! AnimalStore12345',
-  repeated: 'passwordpassword1 letmeinletmein1 Passw0rd!Passw0rd!1 qwertyqwerty12345 12dragondragondragon',
-  'two in one': 'manchesterunited michaeljordan23 mynameisjonathan iforgotmypassword monkeybanana12345',
-};
-
-describe('a common password', () => {
-  test.each(Object.entries(common))('is refused: %s', (_kind, list) => {
-    const passwords = list.split(' ');
-    expect(passwords.filter((text) => text.length < 15)).toEqual([]);
-    const forms = passwords.flatMap((text) => [text, text.toUpperCase(), `  ${text}!!!`]);
-    expect(except(forms, /^is too common/)).toEqual([]);
-  });
-
-  test('is refused with spaces or punctuation between its words', () => {
-    const texts = ['lorem ipsum dolor sit amet', 'Hello-World 2024!', 'nick1234-rem936', 'hello world hello world!'];
-    const others = ['correct horse battery staple', 'the quick brown fox', 'i love you so much'];
-    expect(except([...texts, ...others], /^is too common/)).toEqual([]);
-  });
-
-  test('is one that repeats, however long its part is', () => {
-    const parts = ['a', 'ab', 'q8#nV', 'q8#nV2!xLp', 'seven otters sing', '🦊🐙🦉', 'e\u0301a\u0301o\u0301'];
-    const few = ['aaaaaaaaaaaaaab', 'q8#nVq8#nVq8#nVq8', 'q8#nVQ8#NVq8#nv'];
-    expect(except([...parts.map((part) => part.repeat(15)), ...few], /^must not repeat/)).toEqual([]);
-  });
-
-  test('is one that is a common one written twice or more often', () => {
-    const twice = ['passwordpassword', 'PasswordPassword', 'password!password!', '12345678901234567890'];
-    expect(except(twice, /^is a common password written twice$/)).toEqual([]);
-    const often = ['dragondragondragon', 'qwertyqwertyqwe'];
-    expect(except(often, /^is a common password written again and again$/)).toEqual([]);
-  });
-
-  test('of a name that is too long takes no time to find', () => {
-    const begun = performance.now();
-    passwordFault(password, `x${'\u0301\u0316'.repeat(100_000)}`);
-    expect(performance.now() - begun).toBeLessThan(1000);
-  });
-
-  test('is the name of the account with little else, in any case and form', () => {
-    const like = /^must be more than the name of the account$/;
-    const name = 'Amélie from the harbor';
-    const forms = [name, name.toUpperCase(), name.normalize('NFD')].flatMap((form) => [
-      ...[form, `${form}1`, `${form}${form}`, `${form} 2024!`, `1.2.${form}1999`, `password-${form}-123456`],
-    ]);
-    expect(except(forms, like, name)).toEqual([]);
-    expect(except(['ada_ada_ada_ada_1', 'ada-password-2024', 'ada1234567890ada'], like)).toEqual([]);
-    expect(except([name], undefined)).toEqual([]);
-    expect(except([`${name} and nine gulls`], undefined, name)).toEqual([]);
-    expect(except(['482913750617394285'], undefined, '7')).toEqual([]);
-  });
+test('a password that is much too long takes no time', () => {
+  const begun = performance.now();
+  expect(passwordFault('\u0301\u0316'.repeat(100_000), 'ada')).toBe(length(200_000));
+  expect(performance.now() - begun).toBeLessThan(1000);
 });
 
 /** Each call is a turn of the same network. */
