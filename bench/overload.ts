@@ -50,7 +50,7 @@ await store.close();
 
 const page = requestOf('GET /v1/pets?limit={limit}&cursor={cursor}');
 const large = requestOf(`GET /v1/pets?limit=100&cursor=${Buffer.from('after:10000').toString('base64url')}`);
-const account = requestOf('GET /account', '', 'Cookie: session={key}');
+const account = requestOf('GET /account', '', 'Cookie: session-80={key}');
 const form = 'name={number}&password=seven+otters+sing';
 const signIn = requestOf('POST /account/sign-in', form, 'Sec-Fetch-Site: same-origin', 'x-www-form-urlencoded');
 

@@ -27,7 +27,7 @@ GRANT USAGE ON SCHEMA :"schema" TO :"role";
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
 
 GRANT SELECT ON migration, additive_migration, pet_revision TO :"role";
-GRANT SELECT, INSERT ON pet, rotated_key TO :"role";
+GRANT SELECT, INSERT ON pet, rotated_key, form_token TO :"role";
 -- SELECT … FOR UPDATE needs UPDATE on pet_id, one_time_link and message.
 GRANT SELECT, UPDATE ON pet_id TO :"role";
 -- Not the text.
@@ -43,7 +43,7 @@ GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
 GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt TO :"role";
 -- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
-GRANT SELECT, INSERT ON form_token, timeline TO :"role";
+GRANT SELECT, INSERT ON timeline TO :"role";
 
 -- What a later migration creates can be used at once.
 ALTER DEFAULT PRIVILEGES FOR ROLE :"owner" IN SCHEMA :"schema" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO :"role";

@@ -1,4 +1,5 @@
 /** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
+import { hash } from 'node:crypto';
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import {
@@ -12,11 +13,12 @@ import {
 } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
+import { newToken } from '../core/people.ts';
 import { requirement } from '../core/schema.ts';
 import { rateLimited } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
 import { FormError, formReader, Name } from './forms.ts';
-import { newKeyPage, type Show } from './pages.ts';
+import type { Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { refuseOther, sessionOf } from './session.ts';
 import { shownDays, usageOf } from './usage.ts';
@@ -27,24 +29,18 @@ const maxEnded = 20;
 /** The end of a key is announced for this long before it. */
 const announcedMs = 14 * dayMs;
 
+/** A key that was just made, and the one that it replaces. */
+interface Made {
+  key: ApiKey;
+  old?: ApiKey;
+}
+
 /** Adds `/account` with its forms, and `/account/keys/:id`. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
-  const { accounts, baseUrl, live, now, pages, record, removed, sessions } = scope;
+  const { accounts, baseUrl, live, now, pages, record, removed } = scope;
 
   const listKeys = (request: FastifyRequest, maxEnded = keptEndedKeys) =>
     accounts.listOwnKeys(sessionOf(request).account.id, maxEnded);
-
-  /** Also if it has ended. `old`: the key that it replaces. */
-  async function findKey(request: FastifyRequest, id: number) {
-    const { active, ended } = await listKeys(request);
-    const all = [...active, ...ended];
-    const key = found(all.find((own) => own.id === id));
-    return {
-      key: withEnd(key),
-      isActive: active.some((own) => own.id === id),
-      old: all.find((own) => own.replacedBy === key.hint),
-    };
-  }
 
   function withEnd(key: OwnKey) {
     const leftMs = (key.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY) - now().getTime();
@@ -66,6 +62,7 @@ export function keys(app: App, scope: AccountScope): void {
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
+      token: newToken().token,
       makes: active.length === 0 || (error && changed === 0),
       nameExists: error?.message === nameExists,
       // Not what a form beside it chose.
@@ -74,36 +71,42 @@ export function keys(app: App, scope: AccountScope): void {
     });
   };
 
-  /** Makes a key, and leads to the page that shows it once. Shown in the response to the form, each reload would make another key. */
+  /** Makes a key, and shows it in the response to the form: the form makes no other if it is sent again, as a reload does. */
   async function issue(
     event: 'key_created' | 'key_rotated',
     request: FastifyRequest,
     reply: FastifyReply,
-    make: (secret: Secret, session: Buffer) => Promise<ApiKey | undefined>,
+    token: string | undefined,
+    make: (secret: Secret, person: { session: Buffer; form?: Buffer | undefined }) => Promise<Made | undefined>,
   ) {
-    const { account, hash } = sessionOf(request);
+    const { account, hash: session } = sessionOf(request);
     const secret = newSecret(live);
-    const { id } = found(await make(secret, hash).catch(explainLimit));
-    record(event, request, account.id, id);
-    sessions.keep(request, reply, `${id} ${secret.key}`);
-    return pages.redirect(reply, newKeyPage);
+    // With all fields: on a page that the browser kept for Back, a person may fill in the form for another key.
+    const sent = `${account.id} ${request.url} ${JSON.stringify(request.body)}`;
+    const form = token === undefined ? undefined : hash('sha256', sent, 'buffer');
+    const made = found(await make(secret, { session, form }).catch(explain));
+    record(event, request, account.id, made.key.id);
+    const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
+    const data = made.key.scopes.includes('pets:read') ? '' : add;
+    const curl = `curl -H 'Authorization: Bearer ${secret.key}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
+    return pages.show(request, reply, 'new-key', { ...made, secret: secret.key, curl });
   }
 
   pages.route(app, '', showList, {
     async '/keys'(request, reply) {
-      const { account: shown, name, scopes, expires, anyway } = readNew(request);
+      const { account: shown, name, scopes, expires, anyway, token } = readNew(request);
       refuseOther(shown, sessionOf(request).account);
-      if (!anyway && (await listKeys(request, 0)).active.some((key) => key.name === name))
-        throw new FormError([{ field: 'name', text: nameExists }]);
-      return issue('key_created', request, reply, (secret, session) =>
-        accounts.addKey({ account: { session }, name, scopes, lifetimeMs: lifetimes[expires], secret }),
-      );
+      const chosen = { name, scopes, lifetimeMs: lifetimes[expires], isNewName: !anyway };
+      return issue('key_created', request, reply, token, async (secret, { session, form }) => {
+        const key = await accounts.addKey({ ...chosen, account: { session }, form, secret });
+        return key && { key };
+      });
     },
     async '/keys/:id/rotate'(request, reply) {
       const id = idOf(request);
-      const { overlap } = readRotation(request);
+      const { overlap, token } = readRotation(request);
       const oldEnd = new Date(now().getTime() + overlaps[overlap]);
-      return issue('key_rotated', request, reply, (secret, session) => accounts.rotateKey(id, oldEnd, secret, session));
+      return issue('key_rotated', request, reply, token, (...by) => accounts.rotateKey(id, oldEnd, ...by));
     },
     async '/keys/:id/revoke'(request, reply) {
       readNothing(request);
@@ -114,24 +117,19 @@ export function keys(app: App, scope: AccountScope): void {
     },
   });
 
-  // The secret comes from the browser: it is never stored, and never part of an address.
-  pages.route(app, newKeyPage, async (request, reply) => {
-    const text = sessions.take(request, reply);
-    if (text === undefined) return pages.redirect(reply, '?done=shown');
-    const [id, secret] = text.split(' ');
-    const { key, old } = await findKey(request, Number(id));
-    const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
-    const data = key.scopes.includes('pets:read') ? '' : add;
-    const curl = `curl -H 'Authorization: Bearer ${secret}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
-    return pages.show(request, reply, 'new-key', { key, secret, curl, old });
-  });
+  // 3.0.1, on the same store, leads here after a form, with a cookie that only it can open.
+  pages.route(app, '/keys/new', (_request, reply) => pages.redirect(reply, '?done=made'));
 
   pages.route(app, '/keys/:id', async (request, reply) => {
     const id = idOf(request);
-    const found = await findKey(request, id);
+    const { active, ended } = await listKeys(request);
+    const key = found([...active, ...ended].find((own) => own.id === id));
     const [days, errors] = await Promise.all([accounts.listUsage(id, shownDays), accounts.listErrors(id)]);
     const usage = usageOf(days, now(), removed());
-    return pages.show(request, reply, 'key', { ...found, usage, errors, overlapOf: () => undefined });
+    return pages.show(request, reply, 'key', {
+      ...{ key: withEnd(key), isActive: active.some((own) => own.id === id), usage, errors },
+      ...{ token: newToken().token, overlapOf: () => undefined },
+    });
   });
 }
 
@@ -151,8 +149,8 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
   uniqueItems: true,
 });
 
-/** Ignored. Pages of release 1.1.0 that are still open send one. */
-const token = Type.Optional(Type.Unknown());
+/** Of the page that has the form. Pages of 3.0.1 that are still open send none. */
+const token = Type.Optional(Type.String(requirement('be given once')));
 
 /** Only a warning: two programs can have keys of one name. */
 const nameExists = 'You have an active key with this name: choose another, or make it anyway.';
@@ -178,7 +176,7 @@ function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
 /** It does not tell whether the key never existed, has ended, or is someone else's. */
 const noKey = new ApiError('route_not_found', 'You have no such key, or it was rotated or revoked in the meantime.');
 
-function found<Key extends ApiKey>(key: Key | undefined): Key {
+function found<Found extends object>(key: Found | undefined): Found {
   if (!key) throw noKey;
   return key;
 }
@@ -189,15 +187,13 @@ function idOf({ params }: FastifyRequest): number {
   return Number(id);
 }
 
-function explainLimit(error: unknown): never {
-  if (!(error instanceof RefusedError) || error.reason === 'session_ended') throw error;
-  if (error.reason === 'too_many_today')
-    throw rateLimited(
-      dayMs,
-      `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`,
-    );
-  throw new ApiError(
-    'invalid_body',
-    `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`,
-  );
+const tooMany = `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`;
+const tooManyToday = `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`;
+
+function explain(error: unknown): never {
+  const reason = error instanceof RefusedError ? error.reason : undefined;
+  if (reason === 'name_exists') throw new FormError([{ field: 'name', text: nameExists }]);
+  if (reason === 'too_many_today') throw rateLimited(dayMs, tooManyToday);
+  if (reason === 'too_many') throw new ApiError('invalid_body', tooMany);
+  throw error;
 }

@@ -1,7 +1,7 @@
 /** Renders the account pages from their templates, and adds the routes of pages and of their forms. docs/routes.ts serves their style and script. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { RefusedError } from '../core/accounts.ts';
+import { type Refusal, RefusedError } from '../core/accounts.ts';
 import { type ApiError, errorTable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { headersOf, logError, sendError, toApiError } from '../http/errors.ts';
@@ -24,16 +24,17 @@ const notices = new Map([
   ],
   ['sign-in deleted', 'Your account and its keys are deleted.'],
   ['sign-in signed-out', 'You are signed out.'],
-  ['keys shown', 'A key is shown only once. If you have lost it, rotate it: then the new one is shown.'],
+  ['keys made', 'This form has made its key before. If you did not see it, revoke it and make another.'],
   ['keys revoked', 'The key is revoked. Within a second, requests with it are refused.'],
   ['settings password', 'Your password is changed, and all other sessions have ended.'],
 ]);
 
-/** Shows a key that was just made. */
-export const newKeyPage = '/keys/new';
-
 /** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings' | typeof newKeyPage;
+type Page = '' | '/sign-in' | '/settings';
+type Place = Page | `${Page}?done=${string}`;
+
+/** Where a form leads that is refused for such a reason. */
+const elsewhere: Partial<Record<Refusal, Place>> = { session_ended: '/sign-in?done=ended', form_used: '?done=made' };
 
 interface PageData extends Record<string, unknown> {
   /** Why the form that was sent is refused. */
@@ -92,8 +93,7 @@ export function createPages(app: App, rootPath: string) {
   /** The path of a page, below the path of the public address. */
   const path = (page: string) => `${rootPath}/account${page}`;
   /** Redirects to another page (RFC 9110, section 15.4.4). */
-  const redirect = (reply: FastifyReply, page: Page | `${Page}?done=${string}`) =>
-    reply.code(303).header('location', path(page)).send();
+  const redirect = (reply: FastifyReply, page: Place) => reply.code(303).header('location', path(page)).send();
 
   app.addHook('onSend', (request, reply, _payload, done) => {
     reply.header('cache-control', 'no-store');
@@ -132,8 +132,8 @@ export function createPages(app: App, rootPath: string) {
   }
 
   app.setErrorHandler(async (thrown, request, reply) => {
-    if (thrown instanceof RefusedError && thrown.reason === 'session_ended')
-      return redirect(reply, '/sign-in?done=ended');
+    const place = thrown instanceof RefusedError ? elsewhere[thrown.reason] : undefined;
+    if (place !== undefined) return redirect(reply, place);
     // Only a browser shows pages. Other clients get errors as JSON.
     if (!request.headers.accept?.includes('text/html') || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown);

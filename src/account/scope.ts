@@ -9,7 +9,7 @@ import { createPageLimit } from '../http/rate-limit.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
 import { busy } from './line.ts';
-import { createPages, newKeyPage } from './pages.ts';
+import { createPages } from './pages.ts';
 import { type Cost, createPasswords } from './passwords.ts';
 import { createSessions } from './session.ts';
 import { createTrail } from './trail.ts';
@@ -40,12 +40,12 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   await app.register(cookie, { parseOptions });
   installForms(app);
   const rootPath = address?.pathname.slice(0, -'/v1'.length) ?? '';
-  const sessions = createSessions(app, address, rootPath);
+  const sessions = createSessions(app, address);
   const pages = createPages(app, rootPath);
   const countPage = createPageLimit(app, ({ session }) => session?.account.id);
 
   let warned = false;
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', async (request) => {
     // It was reset while requests before it were served: nobody waits for the response.
     if (request.raw.socket.destroyed) throw busy();
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
@@ -61,7 +61,6 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     await sessions.find(request);
     // Before all that costs more than to look up a session.
     await countPage(request);
-    if (request.method === 'GET' && !request.url.endsWith(newKeyPage)) sessions.forget(request, reply);
   });
   // For the hooks of this scope and its error pages. request-checks.ts sends the 404 of other methods itself, before a body is read.
   app.setNotFoundHandler(noPage);

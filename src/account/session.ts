@@ -1,5 +1,4 @@
 /** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Account } from '../core/accounts.ts';
 import { ApiError, codeOf } from '../core/errors.ts';
@@ -32,41 +31,11 @@ export function refuseOther(shown: string | undefined, { name }: Account): void 
     throw new FormError([{ text: `This page was open for the account ${shown}, but you are signed in as ${name}.` }]);
 }
 
-/** For how long a browser keeps what the page after a form shows once. */
-const keptSeconds = 60;
-
-const cipher = 'aes-256-gcm';
-const ivBytes = 12;
-const tagBytes = 16;
-
-/** Only who has the token of the session can read what is sealed with this key. */
-const sealingKey = (token: string) => Buffer.from(hkdfSync('sha256', token, '', 'shown once', 32));
-
-function seal(token: string, text: string): string {
-  const iv = randomBytes(ivBytes);
-  const sealing = createCipheriv(cipher, sealingKey(token), iv);
-  const sealed = Buffer.concat([sealing.update(text), sealing.final()]);
-  return Buffer.concat([iv, sealing.getAuthTag(), sealed]).toString('base64url');
-}
-
-/** Undefined if it was sealed with another token, or changed. */
-function unseal(token: string, text: string): string | undefined {
-  const bytes = Buffer.from(text, 'base64url');
-  if (bytes.length < ivBytes + tagBytes) return undefined;
-  const opening = createDecipheriv(cipher, sealingKey(token), bytes.subarray(0, ivBytes));
-  opening.setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes));
-  try {
-    return Buffer.concat([opening.update(bytes.subarray(ivBytes + tagBytes)), opening.final()]).toString();
-  } catch {
-    return undefined;
-  }
-}
-
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-/** `address`: the public one, if it is known. If it is https, the cookie is never sent over plain http. `path`: what comes before /account in it. */
-export function createSessions(app: FastifyInstance, address: URL | undefined, path: string) {
+/** `address`: the public one, if it is known. If it is https, the cookie is never sent over plain http. */
+export function createSessions(app: FastifyInstance, address: URL | undefined) {
   const { now, store } = app;
   const { people } = store;
   app.decorateRequest('session', null);
@@ -83,13 +52,8 @@ export function createSessions(app: FastifyInstance, address: URL | undefined, p
   }
 
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
-  const kept = { ...attributes, path: `${path}/account`, sameSite: 'strict' } as const;
 
   const tokenOf = (request: FastifyRequest) => request.cookies[nameFor(request)];
-  /** Beside that of the session, whose prefix allows no path. */
-  const keptName = (request: FastifyRequest) =>
-    secure ? '__Secure-once' : nameFor(request).replace('session', 'once');
-
   async function endGiven({ session }: FastifyRequest): Promise<void> {
     if (session) await people.endSession(session.hash);
   }
@@ -118,24 +82,6 @@ export function createSessions(app: FastifyInstance, address: URL | undefined, p
       const { token, hash } = newToken();
       if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
       reply.setCookie(nameFor(request), token, { ...attributes, maxAge: limits.sessionLifetimeMs / 1000 });
-    },
-
-    /** Lets the browser keep a text for one page: a redirect to it can then be loaded again without sending the form again. */
-    keep(request: FastifyRequest, reply: FastifyReply, text: string): void {
-      reply.setCookie(keptName(request), seal(tokenOf(request) ?? '', text), { ...kept, maxAge: keptSeconds });
-    },
-
-    /** The text that the browser kept, which it loses now. Undefined if there is none. */
-    take(request: FastifyRequest, reply: FastifyReply): string | undefined {
-      const text = unseal(tokenOf(request) ?? '', request.cookies[keptName(request)] ?? '');
-      if (text !== undefined && request.method === 'GET') reply.setCookie(keptName(request), 'seen', kept);
-      return text;
-    },
-
-    /** After the page that took a text. A cookie that changes makes browsers forget that page, which they could show again for Back. */
-    forget(request: FastifyRequest, reply: FastifyReply): void {
-      if (request.cookies[keptName(request)] !== 'seen') return;
-      reply.clearCookie(keptName(request), kept);
     },
 
     /** Ends the session of the request's cookie, and removes the cookie. */

@@ -75,7 +75,7 @@ export const keyCommands: Commands = {
       cli.withStore(async ({ accounts }) => {
         const secret = newSecret(cli.settings().DEPLOYMENT === 'production');
         const rotated = await accounts.rotateKey(id, new Date(now().getTime() + overlap), secret);
-        const key = found(rotated, `Key ${id} cannot be rotated: only an active key can, and only once.`);
+        const { key } = found(rotated, `Key ${id} cannot be rotated: only an active key can, and only once.`);
         cli.printEvent('key_rotated', key.accountId, key.id);
         printKey(cli, secret.key, key, json);
       }),

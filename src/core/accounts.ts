@@ -27,8 +27,11 @@ export function isName(text: string): boolean {
   return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !unprintable.test(text);
 }
 
-/** The session has ended; the account has too many active keys; the account made too many keys in 24 hours (limits.ts). */
-export type Refusal = 'session_ended' | 'too_many' | 'too_many_today';
+/**
+ * The session has ended; the form has made a key before; an active key of the account has the name; the account has too many active keys, or made too many
+ * in 24 hours (limits.ts).
+ */
+export type Refusal = 'session_ended' | 'form_used' | 'name_exists' | 'too_many' | 'too_many_today';
 
 /** A change of an account is refused. Nothing was changed. */
 export class RefusedError extends Error {
@@ -61,8 +64,9 @@ export interface ApiKey {
 export interface OwnKey extends ApiKey {
   /** The hint of the key that it replaces; null if it was not made by a rotation, or if that key is no longer stored. */
   replaces: string | null;
-  /** The hint of the key that replaces it. */
+  /** The hint of the key that replaces it, and its id. */
   replacedBy: string | null;
+  replacedById: number | null;
 }
 
 /** An active key as its account sees it, with its requests on the current day (UTC), and those of them to deprecated operations. */
@@ -94,6 +98,10 @@ interface NewApiKey {
   /** From creation to expiry; null: valid until revoked. */
   lifetimeMs: number | null;
   secret: Secret;
+  /** SHA-256 of the form that a person has sent: it makes one key, however often it is sent. */
+  form?: Buffer | undefined;
+  /** Refuses a name that an active key of the account has. */
+  isNewName?: boolean;
 }
 
 /**
@@ -119,9 +127,15 @@ export interface Accounts {
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with RefusedError.
+   * that is earlier: `old` is as it is then. Undefined if the key does not exist, has ended or was rotated before. Rejects with RefusedError.
+   * `person`: undefined for the operator; `form` as of NewApiKey.
    */
-  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
+  rotateKey(
+    id: number,
+    oldExpiresAt: Date,
+    secret: Secret,
+    person?: { session: Buffer; form?: Buffer | undefined },
+  ): Promise<{ key: ApiKey; old: ApiKey } | undefined>;
   /** Adds to the stored counts. Uses of a key that no longer exists are ignored. */
   recordUses(uses: KeyUse[]): Promise<void>;
   /** The days on which a key was used, among the last `days`, in order. */

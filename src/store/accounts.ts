@@ -1,7 +1,6 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
-import { type Accounts, type ApiKey, type KnownKey, RefusedError, type Secret } from '../core/accounts.ts';
+import { type Accounts, type KnownKey, type Refusal, RefusedError, type Secret } from '../core/accounts.ts';
 import { type DayOfUse, dateOf, dayOf, type KeyError, type KeyUse, keptErrors } from '../core/usage.ts';
-import type { KeyOutcome } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import {
   type AccountRow,
@@ -22,6 +21,7 @@ import { raw, type Steps, sql } from './steps.ts';
 const ownKeyColumns = `
   (SELECT hint FROM rotated_key JOIN api_key AS old ON old.id = key_id WHERE successor_id = api_key.id) AS replaces,
   (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS "replacedBy",
+  (SELECT successor_id FROM rotated_key WHERE key_id = api_key.id) AS "replacedById",
   ${apiKeyColumns}`;
 
 const requests = 'succeeded + client_errors + rate_limited + server_errors';
@@ -54,10 +54,12 @@ function toDayOfUse({ day, errorCode: code, errorAt: at, ...counts }: UsageRow):
 }
 
 /** Throws RefusedError. */
-function keyOf(outcome: KeyOutcome): ApiKey | undefined {
+function done<Outcome extends object>(outcome: Outcome | Refusal | undefined): Outcome | undefined {
   if (typeof outcome === 'string') throw new RefusedError(outcome);
-  return outcome && toApiKey(outcome);
+  return outcome;
 }
+
+const keyOf = (row: ApiKeyRow | undefined) => row && toApiKey(row);
 
 /** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
 export function* selectKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
@@ -96,14 +98,12 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
     listAccounts: () => inPages(accountsFrom),
 
     async removeAccount(owner, passwordHash) {
-      const row = await write('removeAccount', { owner, passwordHash, at: at() });
-      if (row === 'session_ended') throw new RefusedError(row);
-      return accountOf(row);
+      return accountOf(done(await write('removeAccount', { owner, passwordHash, at: at() })));
     },
 
-    async addKey({ account: owner, secret, name, scopes, lifetimeMs }) {
-      const key = { owner, name, scopes: scopes.join(' '), lifetimeMs, ...secretOf(secret), at: at() };
-      return keyOf(await write('addKey', key));
+    async addKey({ account: owner, secret, scopes, ...given }) {
+      const key = { ...given, owner, scopes: scopes.join(' '), ...secretOf(secret), at: at() };
+      return keyOf(done(await write('addKey', key)));
     },
 
     async listKeys(account) {
@@ -140,11 +140,12 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
       return row && toKnownKey(row);
     },
 
-    revokeKey: async (id, session) => keyOf(await write('revokeKey', { id, session, at: at() })),
+    revokeKey: async (id, session) => keyOf(done(await write('revokeKey', { id, session, at: at() }))),
 
-    async rotateKey(id, oldExpiresAt, secret, session) {
-      const rotation = { id, session, oldExpiresAt: oldExpiresAt.getTime(), ...secretOf(secret), at: at() };
-      return keyOf(await write('rotateKey', rotation));
+    async rotateKey(id, oldExpiresAt, secret, person) {
+      const rotation = { id, ...person, oldExpiresAt: oldExpiresAt.getTime(), ...secretOf(secret), at: at() };
+      const rotated = done(await write('rotateKey', rotation));
+      return rotated && { key: toApiKey(rotated.key), old: toApiKey(rotated.old) };
     },
 
     async recordUses(uses) {

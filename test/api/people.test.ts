@@ -200,17 +200,18 @@ describe('the keys of an account', () => {
     const key = await addKey('ada', lifetimeMs);
     setTime(30 * dayMs);
     const secret = newSecret(false);
-    const rotated = await rotateKey(key.id, at(until), secret);
     const { accountId, name, scopes } = key;
-    expect(rotated).toMatchObject({ id: 2, accountId, name, scopes, expiresAt: next && at(next), revokedAt: null });
-    expect((await listKeys())[0]).toEqual({ ...key, expiresAt: at(old) });
+    const rotated = { id: 2, accountId, name, scopes, expiresAt: next && at(next), revokedAt: null };
+    const replaced = { ...key, expiresAt: at(old) };
+    expect(await rotateKey(key.id, at(until), secret)).toMatchObject({ key: rotated, old: replaced });
+    expect((await listKeys())[0]).toEqual(replaced);
     expect((await findKey(secret.hash))?.id).toBe(2);
   });
 
   test('that are rotated without an overlap are revoked: a clock that is behind does not bring them back', async () => {
     const { addKey, rotateKey, listKeys } = await openWithPeople();
     const key = await addKey();
-    await rotateKey(key.id, at(0), newSecret(false));
+    expect(await rotateKey(key.id, at(0), newSecret(false))).toMatchObject({ old: { revokedAt: at(0) } });
     expect(await listKeys()).toMatchObject([{ revokedAt: at(0) }, { revokedAt: null }]);
   });
 

@@ -112,30 +112,19 @@ export async function stateOf({ databaseUrl }: PagesApp) {
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
 export const toKeys = redirect('/account?done=signed-in');
 
-/** Makes an API key on the page. Resolves to the page that shows it. */
+/** Makes an API key with a form. Resolves to the page that shows it. */
 export const makeKey = (
   client: FormClient,
   form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
-) =>
-  followed(
-    client,
-    client.post(
-      '/account/keys',
-      { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form },
-      headers,
-    ),
-    headers,
-  );
+) => {
+  const fields = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form };
+  return client.post('/account/keys', fields, headers);
+};
 
-/** The page that a form leads to. Up to 2.5.1 the response to the form was the page of a new key. */
-async function followed(client: FormClient, sent: Promise<Page>, headers: Record<string, string> = {}) {
-  const { status, headers: answer, ...page } = await sent;
-  if (status !== 303 || !String(answer.location).endsWith('/account/keys/new'))
-    return { status, headers: answer, ...page };
-  return client.get('/account/keys/new', headers);
-}
-
-/** Rotates an API key on the page. Resolves to the page that shows its successor. */
+/** Rotates an API key with a form. Resolves to the page that shows its successor. */
 export const rotateKey = (client: FormClient, id: number, overlap: string) =>
-  followed(client, client.post(`/account/keys/${id}/rotate`, { overlap }));
+  client.post(`/account/keys/${id}/rotate`, { overlap });
+
+/** The token of the forms of a page. */
+export const formTokenOf = ({ text }: Page) => /name="token" value="([\w-]+)"/.exec(text)?.[1] as string;

@@ -8,7 +8,7 @@ import { accountOf } from './accounts.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** The key; undefined if there is none that could be changed; or why nothing was changed. */
-export type KeyOutcome = ApiKeyRow | Refusal | undefined;
+type Outcome<Done = ApiKeyRow> = Done | Refusal | undefined;
 
 /** Deletes ended keys but the newest: more than one command adds, so that those of earlier releases go, too. */
 function* sweepEnded(accountId: number, at: number): Steps<void> {
@@ -33,6 +33,11 @@ function* limitOf(accountId: number, isPerson: boolean, freed: number, at: numbe
   return (today?.keys ?? 0) >= limits.keysPerDay ? 'too_many_today' : undefined;
 }
 
+/** Whether a key was made by the form with this hash. The lock of its account lets the forms of a person follow each other. */
+function* isUsed(form: Buffer | undefined): Steps<boolean> {
+  return form !== undefined && (yield* sql`SELECT key_id FROM form_token WHERE hash = ${form}`).length > 0;
+}
+
 interface KeyToInsert {
   name: string;
   /** Separated by one space. */
@@ -40,25 +45,40 @@ interface KeyToInsert {
   lifetimeMs: number | null;
   hint: string;
   hash: Buffer;
+  /** SHA-256 of the form that asks for it. */
+  form?: Buffer | undefined;
   at: number;
 }
 
 function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
-  const { name, scopes, lifetimeMs, hint, hash, at } = input;
+  const { name, scopes, lifetimeMs, hint, hash, form, at } = input;
   const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
   const [added] = yield* sql<{ id: number }>`
     INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
     VALUES (${accountId}, ${name}, ${hint}, ${hash}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
+  if (form) yield* sql`INSERT INTO form_token (key_id, hash) VALUES (${added?.id}, ${form})`;
   yield* sweepEnded(accountId, at);
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${added?.id}`;
   return key as ApiKeyRow;
 }
 
-export function* addKey({ owner, ...input }: KeyToInsert & { owner: Owner }): Steps<KeyOutcome> {
+interface NewKey extends KeyToInsert {
+  owner: Owner;
+  /** Refuses the name of an active key. */
+  isNewName?: boolean;
+}
+
+export function* addKey({ owner, isNewName, ...input }: NewKey): Steps<Outcome> {
   const isPerson = typeof owner !== 'string';
   const account = yield* accountOf(owner, input.at);
   if (!account) return isPerson ? 'session_ended' : undefined;
+  if (yield* isUsed(input.form)) return 'form_used';
+  if (isNewName) {
+    const same = yield* sql`
+      SELECT id FROM api_key WHERE account_id = ${account.id} AND name = ${input.name} AND ${raw(isActive)} ${input.at} LIMIT 1`;
+    if (same.length > 0) return 'name_exists';
+  }
   const refusal = yield* limitOf(account.id, isPerson, 0, input.at);
   return refusal ?? (yield* insertKey(account.id, input));
 }
@@ -80,7 +100,7 @@ function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_e
   return !account || key?.accountId === account.id ? key : undefined;
 }
 
-export function* revokeKey(input: ChangedKey): Steps<KeyOutcome> {
+export function* revokeKey(input: ChangedKey): Steps<Outcome> {
   const key = yield* lockKey(input);
   if (typeof key !== 'object' || key.revokedAt !== null) return key;
   yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
@@ -93,26 +113,28 @@ interface Rotation extends ChangedKey {
   oldExpiresAt: number;
   hint: string;
   hash: Buffer;
+  form?: Buffer | undefined;
 }
 
-export function* rotateKey(input: Rotation): Steps<KeyOutcome> {
+export function* rotateKey(input: Rotation): Steps<Outcome<{ key: ApiKeyRow; old: ApiKeyRow }>> {
   const old = yield* lockKey(input);
   if (typeof old !== 'object') return old;
-  const { id, at, oldExpiresAt, session } = input;
+  const { id, at, oldExpiresAt, session, form } = input;
+  if (yield* isUsed(form)) return 'form_used';
   if (rejectionReason(old, at)) return undefined;
   const [{ successor, lifetimeMs }] = (yield* sql`
     SELECT successor_id AS successor, lifetime_ms AS "lifetimeMs" FROM api_key LEFT JOIN rotated_key ON key_id = id
     WHERE id = ${id}`) as [{ successor: number | null; lifetimeMs: number | null }];
   if (successor !== null) return undefined;
-  const endsAt = Math.min(old.expiresAt ?? oldExpiresAt, oldExpiresAt);
-  const refusal = yield* limitOf(old.accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
+  const expiresAt = Math.min(old.expiresAt ?? oldExpiresAt, oldExpiresAt);
+  const refusal = yield* limitOf(old.accountId, session !== undefined, expiresAt <= at ? 1 : 0, at);
   if (refusal) return refusal;
   const key = yield* insertKey(old.accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
   yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${key.id})`;
   // Without an overlap it is revoked: it must not work on a server whose clock is behind, or after a clock was set back.
-  const revokedAt = endsAt <= at ? at : null;
-  yield* sql`UPDATE api_key SET expires_at = ${endsAt}, revoked_at = ${revokedAt} WHERE id = ${id}`;
-  return key;
+  const revokedAt = expiresAt <= at ? at : null;
+  yield* sql`UPDATE api_key SET expires_at = ${expiresAt}, revoked_at = ${revokedAt} WHERE id = ${id}`;
+  return { key, old: { ...old, expiresAt, revokedAt } };
 }
 
 /** Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds. Takes no lock. */

@@ -5,6 +5,7 @@ import { dayMs, hourMs, limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
   faultAt,
+  formTokenOf,
   keyOf,
   makeKey,
   noticeOf,
@@ -271,47 +272,60 @@ test('a name that an active key has is a warning: nothing is made before it is c
   expect((await ada.get('/account')).text).toContain('<details id="make">');
 });
 
-describe('the page of a new key', () => {
-  const form = { name: 'report', scopes: ['pets:read'], expires: 'never' };
+describe('a form makes one key, however often it is sent', () => {
+  const made = redirect('/account?done=made');
 
-  test.for(['/account/keys', '/account/keys/2/rotate'])(
-    'after %s: a reload makes no other key, and says where to rotate',
-    async (path) => {
-      const app = await startPages();
-      const ada = await app.enterAs('ada');
-      await makeKey(ada);
-      const made = await ada.post(path, path.endsWith('rotate') ? { overlap: 'none' } : form);
-      expect([made.status, made.headers.location]).toEqual([303, '/account/keys/new']);
-      expect(made.text).toBe('');
-      const [cookie = ''] = made.cookies;
-      expect(cookie).toMatch(/^once-\d+=[\w-]+; Max-Age=60; Path=\/account; HttpOnly; SameSite=Strict$/);
-      // Of a browser that looks whether the page is there.
-      expect((await ada.send('HEAD', '/account/keys/new')).status).toBe(200);
-      const page = await ada.get('/account/keys/new');
-      expect(await app.call('GET', '/v1/pets', { key: keyOf(page) })).toMatchObject({ status: 200 });
-      expect(cookie).not.toContain(keyOf(page));
-      const again = await ada.get('/account/keys/new');
-      expect(again).toMatchObject({ status: 303, headers: { location: '/account?done=shown' } });
-      expect((await ada.get('/account?done=shown')).text).toContain(
-        'A key is shown only once. If you have lost it, rotate it',
-      );
-      expect(await app.store.accounts.listKeys('ada')).toHaveLength(2);
-    },
-  );
+  test.for([
+    ['/account/keys', { name: 'report', scopes: 'pets:read', expires: 'never' }],
+    ['/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never', anyway: 'yes' }],
+    ['/account/keys/2/rotate', { overlap: 'none' }],
+    ['/account/keys/2/rotate', { overlap: '1h' }],
+  ] as const)('%s %j', async ([path, fields]) => {
+    const { app, ada, keys } = await startWithAda();
+    await makeKey(ada);
+    const form = { ...fields, token: formTokenOf(await ada.get('/account')) };
+    // Two clicks.
+    const pages = await Promise.all([ada.post(path, form), ada.post(path, form)]);
+    const page = pages.find(({ status }) => status === 200) as Page;
+    expect(pages.find((other) => other !== page)).toMatchObject(made);
+    expect(page).toMatchObject({ headers: { 'cache-control': 'no-store' }, cookies: [] });
+    expect(await app.call('GET', '/v1/pets', { key: keyOf(page) })).toMatchObject({ status: 200 });
+    const before = await keys();
+    expect(before).toHaveLength(2);
+    // A reload.
+    expect(await ada.post(path, form)).toMatchObject(made);
+    expect(noticeOf(await ada.get('/account?done=made'))).toBe(
+      'This form has made its key before. If you did not see it, revoke it and make another.',
+    );
+    expect(await keys()).toEqual(before);
+  });
 
-  test('is only for the session that made the key, and not for a changed cookie', async () => {
-    const app = await startPages();
-    const [ada, ben] = [await app.enterAs('ada'), await app.enterAs('ben')];
-    await ada.post('/account/keys', form);
-    const [name, sealed] = [...ada.jar].find(([each]) => each.startsWith('once')) as [string, string];
-    const shown = { status: 303, headers: { location: '/account?done=shown' } };
-    ben.jar.set(name, sealed);
-    expect(await ben.get('/account/keys/new')).toMatchObject(shown);
-    for (const changed of [`${sealed.slice(0, -2)}AA`, sealed.slice(0, 20), '', '!'.repeat(60)]) {
-      ada.jar.set(name, changed);
-      expect(await ada.get('/account/keys/new'), changed).toMatchObject(shown);
-    }
-    ada.jar.set(name, sealed);
-    expect(keyOf(await ada.get('/account/keys/new'))).toMatch(/^ast_test_/);
+  test('and spends no other: of its page, with other fields, of another tab, or of another person', async () => {
+    const { app, ada, keys } = await startWithAda();
+    const ben = await app.enterAs('ben');
+    await makeKey(ada);
+    const form = { scopes: 'pets:read', expires: 'never' };
+    const [tab, other] = [formTokenOf(await ada.get('/account')), formTokenOf(await ada.get('/account'))];
+    for (const [client, path, fields] of [
+      [ada, '/account/keys', { ...form, name: 'one', token: tab }],
+      [ada, '/account/keys', { ...form, name: 'two', token: tab }],
+      [ada, '/account/keys', { ...form, name: 'one', anyway: 'yes', token: other }],
+      [ada, '/account/keys/2/rotate', { overlap: 'none', token: tab }],
+      [ben, '/account/keys', { ...form, name: 'three', token: tab }],
+    ] as const)
+      expect((await client.post(path, fields)).status).toBe(200);
+    expect(await keys()).toHaveLength(5);
+  });
+
+  test('but not one that was refused, nor a key that a page of 3.0.1 asks for, which has no token', async () => {
+    const { ada, keys } = await startWithAda();
+    const token = formTokenOf(await ada.get('/account'));
+    expect((await makeKey(ada, { token, scopes: [] })).status).toBe(400);
+    expect((await makeKey(ada, { token: [token, token] })).status).toBe(400);
+    for (const more of [{ token }, { anyway: 'yes' }, { anyway: 'yes' }])
+      expect((await makeKey(ada, more as Record<string, string>)).status).toBe(200);
+    expect(await keys()).toHaveLength(3);
+    // Its form, sent to 3.0.1, leads to a page that only 3.0.1 has.
+    expect(await ada.get('/account/keys/new')).toMatchObject(made);
   });
 });

@@ -255,8 +255,6 @@ describe('paths', () => {
   test('GET of a form leads to its page, or without a session to the sign-in page, and changes nothing', async () => {
     const { app, here } = await startWithAda();
     await makeKey(here);
-    // The page after that of the key removes a cookie.
-    await here.get('/account');
     const before = await stateOf(app);
     const late = app.open({ cookie: `${app.open().sessionName}=${'a'.repeat(43)}` });
     const toSignIn = { ...redirect('/account/sign-in'), cookies: [], text: '' };

@@ -120,7 +120,7 @@ test.each(engines)('on %s, every request is answered within 4 s, and no place st
     const { token, hash } = newToken();
     const account = await people.signUp(name, 'no hash');
     if (typeof account === 'string' || !(await people.addSession(hash, account.id, 'no hash'))) throw new Error(name);
-    return `Authorization: Bearer ${key}\r\nCookie: session=${token}\r\n`;
+    return `Authorization: Bearer ${key}\r\nCookie: session-80=${token}\r\n`;
   }
   const key = await server.firstKey();
   const own = await enter('ada');

@@ -98,7 +98,7 @@ async function useEach({ pets, accounts, messages, people, check }: Store) {
 
   await accounts.addAccount(`${name} of the command line`);
   const key = { account: name, name: 'k', scopes: [...scopes], lifetimeMs: null };
-  const added = await accounts.addKey({ ...key, secret: newSecret(true) });
+  const added = await accounts.addKey({ ...key, secret: newSecret(true), form: newToken().hash });
   if (!added) throw new Error('no key');
   await accounts.listKeys();
   await accounts.keysFrom(1, 1);
