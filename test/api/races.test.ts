@@ -1,4 +1,13 @@
-/** Races each command with itself and with every other one, on two servers, and checks what must hold in whatever order they ran. */
+/**
+ * Races each command with itself and with every other one, on two servers, and checks what must hold in whatever order they ran. Its words:
+ *
+ * - A pair is two commands. Each pair has a world of its own: an account, with keys, sessions and two links (`worldOf`, `setUp`).
+ * - Of each command of a pair four copies run at once, two on each server. Even copies act for the operator, odd ones for the person (`races.input`).
+ * - Each copy has effects: how often it did what it is for, 1 or 0 (`races.effects`). It rejects in no case.
+ * - After all pairs, the rows of each world are read (`queries`), and the rules compare them with the effects (`faultsOf`): so many keys as were made.
+ *
+ * A new command needs a line in `races`, and a rule of what it must never do twice, or half.
+ */
 import { createHash } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
 import { dayMs, limits, minuteMs } from '../../src/core/limits.ts';
