@@ -1,4 +1,4 @@
-/** What the account pages show of the use of a key: a chart of its requests a day, drawn here, and the same figures as text. */
+/** What the page of a key shows of its use: a chart of its requests a day, drawn here, and the same figures as a table. */
 import { dateText, sunset } from '../core/deprecation.ts';
 import { dayMs } from '../core/limits.ts';
 import { type DayOfUse, dateOf, dayOf, type Outcome, outcomes, requestsOf } from '../core/usage.ts';
@@ -14,11 +14,11 @@ const labels: Readonly<Record<Outcome, string>> = {
   serverErrors: '5xx',
 };
 
-/** The width of a day in a chart, in its units. Bars are strokes, whose width is in account.css. */
-const dayWidth = 8;
-
-/** Heights in pixels: that of a full bar, of the smallest part that can be seen, and of the gap above a part. */
-const [barHeight, minPart, gap] = [160, 3, 1];
+/**
+ * The chart of key.eta in its units: the width of a day, the lower end of the bars, the height of a full bar, of the smallest part that can be seen, and of
+ * the gap above a part. Smallest parts can make a bar higher than a full one. Bars are strokes, whose width is in account.css.
+ */
+const [dayWidth, bottom, barHeight, minPart, gap] = [8, 172, 160, 3, 1];
 
 /** The axis has one date for so many days, below the first of them. */
 const daysPerDate = 6;
@@ -49,12 +49,10 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
     return { name, label: labels[name], path: '', count: figure(count) };
   });
   const last = shown.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
-  // Higher than a full bar: its smallest parts may have been raised to minPart.
-  const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
-  const bars = shown.map((day) => {
+  const rows = shown.map((day) => {
     const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
     // The parts of a bar stand on each other, 2xx at the bottom.
-    let y = size.height;
+    let y = bottom;
     for (const part of series) {
       if (day[part.name] === 0) continue;
       const height = Math.max(minPart, Math.round((day[part.name] / top) * barHeight));
@@ -62,10 +60,9 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
       part.path += `M${x} ${y}v${height - gap}`;
     }
     const figures = [requestsOf(day), ...outcomes.map((name) => day[name]), day.deprecatedCalls];
-    return { ...day, x, figures: figures.map((count) => figure(count)) };
+    return { ...day, figures: figures.map((count) => figure(count)) };
   });
   return {
-    size,
     from: dateOf(first),
     to: dateOf(today),
     requests: figure(requests),
@@ -77,7 +74,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
     share: percent(1 - sum(({ succeeded }) => succeeded) / requests),
     axis: [top, top / 2, 0].map((count) => figure(count)),
     dates: Array.from(Array(shownDays / daysPerDate), (_, at) => axisDate((first + at * daysPerDate) * dayMs)),
-    bars,
+    rows,
     /** Undefined if there was none. */
     deprecated: last && {
       calls: figure(sum(({ deprecatedCalls }) => deprecatedCalls)),

@@ -29,7 +29,7 @@ test('the use of a key is its requests today in the list, and on its page a char
   // Beside the bar of 2,000 requests, that of one can be seen.
   expect(pages[1].text).toContain('class="rateLimited" d="M236 109v2');
   expect(plainText(pages[0])).toContain('1,000 requests today');
-  expect(pages[0].text).not.toContain('class="rateLimited"');
+  expect(pages[0].text).not.toContain('<svg');
   const text = plainText(pages[1]);
   for (const shown of [
     'Last errors Time (UTC) Operation Code Request id 2027-03-01 10:00:00 GET /v1/pets/{petId} pet_not_found 4cd1-9a By day',
@@ -38,7 +38,6 @@ test('the use of a key is its requests today in the list, and on its page a char
     '3,000 requests, 16.7% errors from 2027-01-31 to 2027-03-01 (UTC), most on 2027-01-31: 2,000',
   ])
     expect(text).toContain(shown);
-  expect(pages[1].text).toContain('<title>2027-01-31: 2,000</title>');
   expect(text).toContain(
     'Last error 2027-03-01 1,000 500 250 1 249 3 10:00 pet_not_found 2027-01-31 2,000 2,000 0 0 0 0 Days without',
   );
