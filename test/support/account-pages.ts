@@ -108,9 +108,27 @@ export async function stateOf({ databaseUrl }: PagesApp) {
   return Promise.all(tables.map((table) => textRows(databaseUrl, `SELECT * FROM ${table} ORDER BY 1`)));
 }
 
+/** The account `ada`, and two browsers in which she is signed in. */
+export async function startWithAda() {
+  const app = await startPages();
+  const account = await app.addPerson('ada');
+  return { app, account, here: await app.enter(account), there: await app.enter(account) };
+}
+
+/** The names of the accounts, in the order in which they were added, without that of the API key. */
+export const namesOf = async ({ databaseUrl }: PagesApp) =>
+  (await textRows(databaseUrl, "SELECT name FROM account WHERE name <> 'tests' ORDER BY id")).map(({ name }) => name);
+
+/** The cookie of a session that begins over http, and the one that removes it. */
+export const sessionCookie = /^session-\d+=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/;
+export const removedCookie =
+  /^session-\d+=; (?:Max-Age=0; )?Path=\/; Expires=Thu, 01 Jan 1970 00:00:00 GMT; HttpOnly; SameSite=Lax$/;
+
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
 export const toKeys = redirect('/account?done=signed-in');
+export const ended = redirect('/account/sign-in?done=ended');
+export const signedOut = redirect('/account/sign-in?done=signed-out');
 
 /** Makes an API key with a form. Resolves to the page that shows it. */
 export const makeKey = (

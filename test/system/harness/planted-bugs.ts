@@ -239,7 +239,7 @@ export const plantedBugs: PlantedBug[] = [
     `await endGiven(request);
       const`,
     'const',
-    'api/account/account-attacks',
+    'api/account/sessions',
     'a session > that a client had before is ended',
   ],
   [

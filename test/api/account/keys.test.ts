@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
+import { newSecret, RefusedError } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { dayMs, hourMs, limits } from '../../../src/core/limits.ts';
 import {
@@ -15,6 +16,7 @@ import {
   startPages,
 } from '../../support/account-pages.ts';
 import type { Page } from '../../support/form-client.ts';
+import { at, openWithPeople } from '../../support/people.ts';
 import { textRows } from '../../support/store.ts';
 
 const start = new Date('2027-03-01T10:00:00Z');
@@ -328,5 +330,60 @@ describe('a form makes one key, however often it is sent', () => {
     expect(await keys()).toHaveLength(3);
     // Its form, sent to 3.0.1, leads to a page that only 3.0.1 has.
     expect(await ada.get('/account/keys/new')).toMatchObject(made);
+  });
+});
+
+describe('the keys of an account', () => {
+  test.each<[lifetimeMs: number | null, overlapUntil: number, old: number, next: number | null]>([
+    [90 * dayMs, 31 * dayMs, 31 * dayMs, 120 * dayMs],
+    [90 * dayMs, 100 * dayMs, 90 * dayMs, 120 * dayMs],
+    [null, 31 * dayMs, 31 * dayMs, null],
+  ])('that live for %s ms and overlap until %s are rotated to keys like them', async (lifetimeMs, until, old, next) => {
+    const { addKey, rotateKey, listKeys, findKey, setTime } = await openWithPeople();
+    const key = await addKey('ada', lifetimeMs);
+    setTime(30 * dayMs);
+    const secret = newSecret(false);
+    const { accountId, name, scopes } = key;
+    const rotated = { id: 2, accountId, name, scopes, expiresAt: next && at(next), revokedAt: null };
+    const replaced = { ...key, expiresAt: at(old) };
+    expect(await rotateKey(key.id, at(until), secret)).toMatchObject({ key: rotated, old: replaced });
+    expect((await listKeys())[0]).toEqual(replaced);
+    expect((await findKey(secret.hash))?.id).toBe(2);
+  });
+
+  test('that are rotated without an overlap are revoked: a clock that is behind does not bring them back', async () => {
+    const { addKey, rotateKey, listKeys } = await openWithPeople();
+    const key = await addKey();
+    expect(await rotateKey(key.id, at(0), newSecret(false))).toMatchObject({ old: { revokedAt: at(0) } });
+    expect(await listKeys()).toMatchObject([{ revokedAt: at(0) }, { revokedAt: null }]);
+  });
+
+  test('do not count for its limit when they are revoked or expired', async () => {
+    const { addKey, revokeKey, setTime } = await openWithPeople();
+    const add = async (count: number, lifetimeMs?: number) => {
+      for (let index = 0; index < count; index++) await addKey('ada', lifetimeMs);
+      await expect(addKey()).rejects.toThrow(RefusedError);
+    };
+    await add(limits.activeKeys, hourMs);
+    await revokeKey(1);
+    await add(1);
+    setTime(hourMs - 1);
+    await add(0);
+    setTime(hourMs);
+    await add(limits.activeKeys - 1);
+  });
+
+  test('are at most 100 in 24 hours if a person makes them; an operator may make more', async () => {
+    const { addKey, addSession, setTime } = await openWithPeople();
+    const session = await addSession();
+    for (let index = 0; index < 100; index++) {
+      setTime(2 * index);
+      await addKey({ session }, 1);
+    }
+    setTime(1000);
+    await expect(addKey({ session }, 1)).rejects.toMatchObject({ reason: 'too_many_today' });
+    await addKey();
+    setTime(25 * hourMs);
+    expect(await addKey({ session: await addSession() }, 1)).toBeDefined();
   });
 });
