@@ -5,7 +5,6 @@ import { type Accounts, newSecret } from '../../src/core/accounts.ts';
 import { dayMs } from '../../src/core/limits.ts';
 import { type DayOfUse, type KeyUse, keptDays } from '../../src/core/usage.ts';
 import { createKeyUsage } from '../../src/http/key-usage.ts';
-import { recordUses } from '../../src/store/commands/usage.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { borrowStore, textRows } from '../support/store.ts';
 import { addAccount, addKey } from '../support/store-file.ts';
@@ -237,22 +236,6 @@ test('the last errors are the latest ones, and those of a clock that was ahead g
   // The clocks of servers differ by less than a minute.
   expect(await fail(50_000, 6)).toEqual([dayMs, ...Array(6).fill(50_000), 0, 0, 0]);
   expect(await fail(1, 2)).toEqual([...Array(6).fill(50_000), 1, 1, 0, 0]);
-});
-
-test('a hundred keys take as many statements as one: each is a round trip to PostgreSQL', () => {
-  const use = {
-    ...{ lastUsedAt: 0, succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0 },
-    errors: [{ code: 'not_found', at: 0, operation: 'GET /v1/pets', requestId: '1' }],
-  };
-  const countFor = (keys: number) => {
-    const uses = Array.from(Array(keys), (_, index) => ({ ...use, id: index + 1, deprecatedCalls: 0 }));
-    const steps = recordUses({ uses, at: 0 });
-    let count = 0;
-    // The first statement finds the keys.
-    for (let step = steps.next(); !step.done; step = steps.next(count === 0 ? uses : [])) count += 1;
-    return count;
-  };
-  expect(countFor(100)).toBe(countFor(1));
 });
 
 test('a message is deleted after a day and an Idempotency-Key after three, though nothing like it arrives', async () => {

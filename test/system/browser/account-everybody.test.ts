@@ -39,7 +39,7 @@ async function tour(
   await stop('sign-in', 'Sign in');
   await follow('Create one');
   await stop('sign-up', 'Create an account');
-  await send('Create account', ownName, 'password password');
+  await send('Create account', ownName, 'too short');
   await stop('sign-up-refused', 'Create an account');
   await send('Create account', ownName, password);
   await stop('keys-empty', 'API keys');

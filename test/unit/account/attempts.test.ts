@@ -61,13 +61,6 @@ test.for<[what: string, each: number, name: (minute: number) => string, address:
   expect(await signIn(name(11), address(110))).toBe(60);
 });
 
-test('ten failures of a stranger lock out the own network, and not the owner of the account', async () => {
-  const { signIn } = openAttempts();
-  await repeat(10, () => signIn('ada', '192.0.2.1'), 'wrong');
-  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
-  expect(await signIn('ada', '192.0.2.2', true)).toBe('right');
-});
-
 test('a refused attempt counts neither for the account nor for the network, and waits for the later of the two', async () => {
   const { signIn, fail, setTime } = openAttempts();
   await fail('ada', 100);
