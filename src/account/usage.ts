@@ -1,6 +1,5 @@
 /** What the page of a key shows of its use: a chart of its requests a day, drawn here, and the same figures as a table. */
 import { dateText, sunset } from '../core/deprecation.ts';
-import { dayMs } from '../core/limits.ts';
 import { type DayOfUse, dateOf, dayOf, type Outcome, outcomes, requestsOf } from '../core/usage.ts';
 
 /** Days of the chart, with the current one. */
@@ -15,24 +14,14 @@ const labels: Readonly<Record<Outcome, string>> = {
 };
 
 /**
- * The chart of key.eta in its units: the width of a day, the lower end of the bars, the height of a full bar, of the smallest part that can be seen, and of
- * the gap above a part. Smallest parts can make a bar higher than a full one. Bars are strokes, whose width is in account.css.
+ * The chart of key.eta in its units: the width of a day, the lower end of the bars, the height of the busiest day, of the smallest part that can be seen, and of
+ * the gap above a part. Smallest parts can make a bar higher. Bars are strokes, whose width is in account.css.
  */
 const [dayWidth, bottom, barHeight, minPart, gap] = [8, 172, 160, 3, 1];
-
-/** The axis has one date for so many days, below the first of them. */
-const daysPerDate = 6;
 
 /** Numbers with separators of thousands. */
 export const figure = new Intl.NumberFormat('en-GB').format;
 const percent = new Intl.NumberFormat('en-GB', { style: 'percent', maximumFractionDigits: 1 }).format;
-const axisDate = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }).format;
-
-/** The top of the axis: 2, 4, 6, 8 or 10 times a power of ten, so that its half is a whole number. */
-function topOf(most: number): number {
-  const power = 10 ** Math.max(0, Math.ceil(Math.log10(most)) - 1);
-  return Math.max(2, 2 * Math.ceil(most / (2 * power))) * power;
-}
 
 /** `days`: in order, as the store lists them. */
 export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
@@ -42,7 +31,6 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   const shown = days.filter(({ day }) => day >= dateOf(first) && day <= dateOf(today));
   const sum = (count: (day: DayOfUse) => number) => shown.reduce((all, day) => all + count(day), 0);
   const most = Math.max(0, ...shown.map(requestsOf));
-  const top = topOf(most);
   const requests = sum(requestsOf);
   const series = outcomes.map((name) => {
     const count = sum((day) => day[name]);
@@ -55,7 +43,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
     let y = bottom;
     for (const part of series) {
       if (day[part.name] === 0) continue;
-      const height = Math.max(minPart, Math.round((day[part.name] / top) * barHeight));
+      const height = Math.max(minPart, Math.round((day[part.name] / most) * barHeight));
       y -= height;
       part.path += `M${x} ${y}v${height - gap}`;
     }
@@ -72,8 +60,6 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
     series,
     /** Of errors. */
     share: percent(1 - sum(({ succeeded }) => succeeded) / requests),
-    axis: [top, top / 2, 0].map((count) => figure(count)),
-    dates: Array.from(Array(shownDays / daysPerDate), (_, at) => axisDate((first + at * daysPerDate) * dayMs)),
     rows,
     /** Undefined if there was none. */
     deprecated: last && {
