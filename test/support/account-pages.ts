@@ -130,15 +130,16 @@ export const toKeys = redirect('/account?done=signed-in');
 export const ended = redirect('/account/sign-in?done=ended');
 export const signedOut = redirect('/account/sign-in?done=signed-out');
 
-/** Makes an API key with a form. Resolves to the page that shows it. */
-export const makeKey = (
+/** Makes an API key with a form. Resolves to the page that shows it: that of 3.0.1 has an address of its own. */
+export async function makeKey(
   client: FormClient,
   form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
-) => {
+) {
   const fields = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form };
-  return client.post('/account/keys', fields, headers);
-};
+  const page = await client.post('/account/keys', fields, headers);
+  return page.headers.location === '/account/keys/new' ? client.get('/account/keys/new', headers) : page;
+}
 
 /** Rotates an API key with a form. Resolves to the page that shows its successor. */
 export const rotateKey = (client: FormClient, id: number, overlap: string) =>

@@ -3,7 +3,7 @@ import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { latestOf, oldestOn, readMigrations } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, toKeys } from '../../support/account-pages.ts';
-import { type FormClient, openFormClient } from '../../support/form-client.ts';
+import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
 import { newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 import { laterRelease, missingRelease, previous, releases, sourceOf } from './releases.ts';
@@ -35,12 +35,6 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
   const { release, version: compared } = oldestOn(migrations);
   const complete = { compared, release, applied: migrations.map(({ version }) => version) };
   const latest = latestOf(migrations);
-
-  /** Makes a key. From 3.0.0 to 3.0.1 the form led to the page that shows it. */
-  async function keyAt(client: FormClient, form: Record<string, string>) {
-    const page = await makeKey(client, form);
-    return keyOf(page.status === 303 ? await client.get('/account/keys/new') : page);
-  }
 
   async function create(server: Server, key: string, name: string) {
     const { status, json } = await server.call(
@@ -106,7 +100,7 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
     expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject({ status: 303 });
     const tokenOf = async () => /name="token" value="([^"]+)"/.exec((await ada.get('/account')).text)?.[1] as string;
     const token = await tokenOf();
-    const key = await keyAt(ada, { token });
+    const key = keyOf(await makeKey(ada, { token }));
     expect(await create(older, key, 'one')).toBe(1);
 
     const newer = await startServer({ env });
@@ -118,7 +112,7 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
       return client;
     };
     // A page of the older release that is still open.
-    expect(await keyAt(at(newer), { token, name: 'import' })).toMatch(/^ast_/);
+    expect(keyOf(await makeKey(at(newer), { token, name: 'import' }))).toMatch(/^ast_/);
     expect(await create(older, key, 'two')).toBe(2);
     expect(await create(newer, key, 'three')).toBe(3);
     for (const server of [older, newer]) expect(await create(server, key, 'one')).toBe(1);
@@ -126,7 +120,7 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
 
     expect(await create(older, key, 'four')).toBe(4);
     expect(await namesOf(older, key)).toEqual(['one', 'two', 'three', 'four']);
-    const olderKey = await keyAt(ada, { token: await tokenOf() });
+    const olderKey = keyOf(await makeKey(ada, { token: await tokenOf() }));
     await older.stop();
     // It also starts anew, when no process of this release has the store open.
     expect((await (await startServer({ env, source })).end('SIGTERM')).code).toBe(0);
