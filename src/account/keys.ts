@@ -29,12 +29,6 @@ const maxEnded = 20;
 /** The end of a key is announced for this long before it. */
 const announcedMs = 14 * dayMs;
 
-/** A key that was just made, and the one that it replaces. */
-interface Made {
-  key: ApiKey;
-  old?: ApiKey;
-}
-
 /** Adds `/account` with its forms, and `/account/keys/:id`. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
   const { accounts, baseUrl, live, now, pages, record, removed } = scope;
@@ -71,42 +65,39 @@ export function keys(app: App, scope: AccountScope): void {
     });
   };
 
-  /** Makes a key, and shows it in the response to the form: the form makes no other if it is sent again, as a reload does. */
-  async function issue(
-    event: 'key_created' | 'key_rotated',
-    request: FastifyRequest,
-    reply: FastifyReply,
-    token: string | undefined,
-    make: (secret: Secret, person: { session: Buffer; form?: Buffer | undefined }) => Promise<Made | undefined>,
-  ) {
+  /** What a form gives that asks for a key: a new one, the session, and the hash by which the form is known if it is sent again, as by a reload. */
+  function keyFor(request: FastifyRequest, token: string | undefined) {
     const { account, hash: session } = sessionOf(request);
-    const secret = newSecret(live);
     // With all fields: on a page that the browser kept for Back, a person may fill in the form for another key.
     const sent = `${account.id} ${request.url} ${JSON.stringify(request.body)}`;
-    const form = token === undefined ? undefined : hash('sha256', sent, 'buffer');
-    const made = found(await make(secret, { session, form }).catch(explain));
-    record(event, request, account.id, made.key.id);
+    return { secret: newSecret(live), session, form: token === undefined ? undefined : hash('sha256', sent, 'buffer') };
+  }
+
+  /** Shows a key that was made, in the response to its form. `old`: the key that it replaces. */
+  function showNew(request: FastifyRequest, reply: FastifyReply, secret: Secret, key: ApiKey, old?: ApiKey) {
+    record(old ? 'key_rotated' : 'key_created', request, key.accountId, key.id);
     const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
-    const data = made.key.scopes.includes('pets:read') ? '' : add;
+    const data = key.scopes.includes('pets:read') ? '' : add;
     const curl = `curl -H 'Authorization: Bearer ${secret.key}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
-    return pages.show(request, reply, 'new-key', { ...made, secret: secret.key, curl });
+    return pages.show(request, reply, 'new-key', { key, old, secret: secret.key, curl });
   }
 
   pages.route(app, '', showList, {
     async '/keys'(request, reply) {
       const { account: shown, name, scopes, expires, anyway, token } = readNew(request);
       refuseOther(shown, sessionOf(request).account);
+      const { session, ...made } = keyFor(request, token);
       const chosen = { name, scopes, lifetimeMs: lifetimes[expires], isNewName: !anyway };
-      return issue('key_created', request, reply, token, async (secret, { session, form }) => {
-        const key = await accounts.addKey({ ...chosen, account: { session }, form, secret });
-        return key && { key };
-      });
+      const key = await accounts.addKey({ ...chosen, ...made, account: { session } }).catch(explain);
+      return showNew(request, reply, made.secret, found(key));
     },
     async '/keys/:id/rotate'(request, reply) {
       const id = idOf(request);
       const { overlap, token } = readRotation(request);
+      const { secret, ...person } = keyFor(request, token);
       const oldEnd = new Date(now().getTime() + overlaps[overlap]);
-      return issue('key_rotated', request, reply, token, (...by) => accounts.rotateKey(id, oldEnd, ...by));
+      const { key, old } = found(await accounts.rotateKey(id, oldEnd, secret, person).catch(explain));
+      return showNew(request, reply, secret, key, old);
     },
     async '/keys/:id/revoke'(request, reply) {
       readNothing(request);
