@@ -1,29 +1,11 @@
 /** Reports whether a server could use a database, its versions, and how many animals can be read. */
 import { messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
-import { boundChecks } from '../rows.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { readState } from './migrations.ts';
 import { openPools } from './open.ts';
 import { json } from './pets.ts';
-import type { Connection } from './sql.ts';
 import { readTarget } from './url.ts';
-
-const namesOf = (kind: string) =>
-  readMigrations('postgres').flatMap(({ text }) =>
-    [...text.matchAll(new RegExp(`^CREATE ${kind} (\\w+)`, 'gm'))].map(([, name]) => name),
-  );
-
-/** A sentence for each trigger and rule that others have put on a table, and for a view in its place: they could change what is stored. */
-const findForeign = (connection: Connection) => connection`
-  SELECT relname || ' has what no release makes: ' || what || '.' AS problem
-  FROM (
-    SELECT tgrelid AS relation, 'trigger ' || tgname AS what FROM pg_trigger
-    WHERE NOT tgisinternal AND tgname <> ALL (${namesOf('TRIGGER')}::text[])
-    UNION ALL
-    SELECT ev_class, CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule ' || rulename END FROM pg_rewrite
-  ) AS added JOIN pg_class ON oid = relation
-  WHERE relname = ANY (${namesOf('TABLE')}::text[]) AND pg_table_is_visible(oid) ORDER BY 1 LIMIT 20`;
 
 /** Never rejects: every error becomes one of the report's problems. What is null is unknown, because the database cannot be opened. */
 export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
@@ -55,11 +37,6 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
             `SELECT count(length(json)) AS pet FROM (SELECT ${json} FROM pet) AS animal`,
           );
           Object.assign(report.rows, counted);
-          const found = [];
-          for (const check of boundChecks("SELECT 'pet_id', greatest(last_id, 1) FROM pet_id"))
-            found.push(...(await connection.unsafe(check)));
-          if (schemaVersion <= report.latestSchemaVersion) found.push(...(await findForeign(connection)));
-          report.problems.push(...found.map(({ problem }) => problem));
         });
       });
     } finally {

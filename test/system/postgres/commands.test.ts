@@ -98,31 +98,6 @@ describe('check', () => {
     });
   });
 
-  test('exit 1: ids and scopes that no release gives, and what others have put on the tables', async () => {
-    await runSql(
-      databaseUrl,
-      `INSERT INTO account VALUES (9223372036854775807, 'last', 0);
-       INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
-       SELECT 1, 'x', 'x', sha256(scopes::bytea), scopes, 0 FROM unnest(ARRAY['pets:write pets:read', 'admin']) AS scopes;
-       UPDATE pet_id SET last_id = 9007199254740992;
-       CREATE TRIGGER thief AFTER INSERT ON message EXECUTE FUNCTION revise_pets();
-       CREATE RULE deaf AS ON DELETE TO session DO INSTEAD NOTHING;
-       ALTER TABLE form_token RENAME TO form_token_before;
-       CREATE VIEW form_token AS SELECT * FROM form_token_before;
-       CREATE VIEW report AS SELECT count(*) FROM pet;
-       CREATE TABLE mine (id bigint);
-       CREATE TRIGGER mine AFTER INSERT ON mine EXECUTE FUNCTION revise_pets()`,
-    );
-    expect((await problemOf(databaseUrl)).split('\nanimal-store: ').sort()).toEqual([
-      'Row 2 of api_key has scopes that no release gives.',
-      'The id 9007199254740992 of pet_id is not from 1 to 9007199254740991.',
-      'The id 9223372036854775807 of account is not from 1 to 9007199254740991.',
-      'form_token has what no release makes: view.',
-      'message has what no release makes: trigger thief.',
-      'session has what no release makes: rule deaf.',
-    ]);
-  });
-
   test('exit 1 and one sentence: no database, one without a store, and animals that cannot be read', async () => {
     // As a row that is older than the column: its animal is made when it is read.
     await runSql(databaseUrl, 'ALTER TABLE pet DISABLE TRIGGER USER; UPDATE pet SET json = NULL WHERE id = 7');
