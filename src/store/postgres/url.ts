@@ -25,7 +25,7 @@ export interface Target {
 const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?@]+)(?:\?(.*))?$/;
 const hostFormat = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::([1-9]\d{0,4}))?$/;
 
-const files = { sslrootcert: 'ca', sslcert: 'cert', sslkey: 'key' };
+const files = { sslrootcert: 'ca', sslcert: 'cert', sslkey: 'key' } as const;
 const bindings = ['disable', 'prefer', 'require'] as const;
 const parameters = ['sslmode', ...Object.keys(files), 'channel_binding', 'prepare', 'connections'];
 /** As in libpq (https://www.postgresql.org/docs/18/libpq-ssl.html), except that verify-ca also checks the host name. */
@@ -36,23 +36,15 @@ const malformed =
   'the address must be postgres://user:password@host:port/database, with an IPv6 address in brackets; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultConnections = 10;
 
-/**
- * Returns a function that reads a file again for each connection, because certificates are renewed. While the file is missing or empty, its last content
- * is used: without `ca`, Node would trust its own authorities. Throws OpenError if the first read fails.
- */
-function readAgain(parameter: string, file: string): () => string {
-  let last = '';
-  const get = () => {
-    try {
-      last = readText(file) || last;
-      if (last === '') throw new Error('it is empty');
-    } catch (cause) {
-      if (last === '') throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });
-    }
-    return last;
-  };
-  get();
-  return get;
+/** Throws OpenError. An empty file, too: without `ca`, Node would trust its own authorities. */
+function readTlsFile(parameter: string, file: string): string {
+  try {
+    const text = readText(file);
+    if (text === '') throw new Error('it is empty');
+    return text;
+  } catch (cause) {
+    throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });
+  }
 }
 
 function readTls(given: URLSearchParams): Target['ssl'] {
@@ -66,8 +58,7 @@ function readTls(given: URLSearchParams): Target['ssl'] {
   if (mode === 'require') tls.checkServerIdentity = () => undefined;
   for (const [parameter, name] of Object.entries(files)) {
     const file = given.get(parameter);
-    if (file !== null)
-      Object.defineProperty(tls, name, { get: readAgain(parameter, file), enumerable: true, configurable: true });
+    if (file !== null) tls[name] = readTlsFile(parameter, file);
   }
   return tls;
 }
