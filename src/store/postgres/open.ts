@@ -14,7 +14,7 @@ const reportSilentAfterMs = 500;
 const reportBusyAfterMs = 5000;
 
 /** What each session must have, by itself or by its role: a setting of the server can be changed while this process runs. */
-const required = { ...sessionSettings, synchronous_commit: 'on' };
+const required: Record<string, number | string> = { ...sessionSettings, synchronous_commit: 'on' };
 const checked = ['server_encoding', 'fsync', 'full_page_writes', ...Object.keys(required)];
 const serverSources = ['default', 'environment variable', 'configuration file', 'command line'];
 
@@ -25,26 +25,24 @@ interface Setting {
   source: string;
 }
 
-/** Whether a session has a setting that is as strong as `value`. */
-function isStrong({ setting, source }: Setting, value: number | string): boolean {
-  if (serverSources.includes(source)) return false;
-  if (typeof value === 'number') return setting !== '0';
-  return value === 'warning' ? setting !== 'error' : [value, 'remote_apply'].includes(setting);
-}
+/** Whether a setting of a session is the required one, or remote_apply, and set for the session, the role or the database. */
+const isSafe = ({ name, setting, source }: Setting) =>
+  !serverSources.includes(source) && [String(required[name]), 'remote_apply'].includes(setting);
 
 /**
  * Requires UTF-8, so that names are returned unchanged, a disk that is waited for, and the settings of a session: a pooler may drop them, and then the
  * role must carry them. Throws OpenError.
  */
 function checkSettings(found: Setting[], role: string, strict = false): void {
-  const named = (wanted: string) => found.find(({ name }) => name === wanted) as Setting;
-  const { setting: encoding } = named('server_encoding');
+  const settings = Object.fromEntries(found.map(({ name, setting }) => [name, setting]));
+  const { server_encoding: encoding } = settings;
   if (encoding !== 'UTF8') throw new OpenError(`has the encoding ${encoding}; it must be UTF8.`);
-  const off = ['fsync', 'full_page_writes'].find((name) => named(name).setting === 'off');
+  const off = ['fsync', 'full_page_writes'].find((name) => settings[name] === 'off');
   if (strict && off) throw new OpenError(`can lose or damage acknowledged data at a loss of power: ${off} is off.`);
-  const missing = Object.entries(required).filter(([name, value]) => !isStrong(named(name), value));
-  if (missing.length === 0) return;
-  const changes = missing.map(([name, value]) => `ALTER ROLE ${pg.escapeIdentifier(role)} SET ${name} = ${value}`);
+  if (found.every((each) => !(each.name in required) || isSafe(each))) return;
+  const changes = Object.entries(required).map(
+    ([name, value]) => `ALTER ROLE ${pg.escapeIdentifier(role)} SET ${name} = ${value}`,
+  );
   throw new OpenError(
     `is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}, and restart the pooler.`,
   );
