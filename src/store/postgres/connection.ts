@@ -19,6 +19,17 @@ export const sessionSettings = {
   statement_timeout: limits.statementMs + 200,
 };
 
+/** The driver's types, but integers as numbers; as bigint if a number cannot hold them. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (type: number, format?: 'text' | 'binary') =>
+    type === pg.types.builtins.INT8 ? readInt8 : pg.types.getTypeParser(type, format),
+};
+
+function readInt8(text: string): number | bigint {
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : BigInt(text);
+}
+
 /** Less than the deadline: a job whose connection attempt meets silence gets another one. With TLS, an attempt takes six round trips. */
 export const connectTimeoutMs = 1000;
 
@@ -88,6 +99,7 @@ export async function configOf(
     enableChannelBinding: channelBinding !== 'disable',
     requireChannelBinding: channelBinding === 'require',
     options: options.join(' '),
+    types,
     application_name: 'animal-store',
     keepAlive: true,
     keepAliveInitialDelayMillis: 60_000,

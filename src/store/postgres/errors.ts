@@ -95,14 +95,16 @@ const advice: Record<string, string> = {
   '42P05': noPrepared,
 };
 
+/** PostgreSQL's function that refuses a statement from which a policy would hide rows. The code is that of a right that the role lacks. */
+const rowSecurityCheck = 'check_enable_rls';
 const rowSecurity = 'run ALTER TABLE … DISABLE ROW LEVEL SECURITY for each table of the store';
 
 /** The error, with what to do about it if the operator must do something. */
 export function withAdvice(error: unknown): unknown {
   const code = codeOf(error);
-  const message = messageOf(error);
-  const told = message.includes('row-level security') ? rowSecurity : advice[code];
-  return told ? Object.assign(new Error(`${message}: ${told}`), { code }) : error;
+  const hidesRows = error instanceof pg.DatabaseError && error.routine === rowSecurityCheck;
+  const told = hidesRows ? rowSecurity : advice[code];
+  return told ? Object.assign(new Error(`${messageOf(error)}: ${told}`), { code }) : error;
 }
 
 /**
@@ -110,7 +112,7 @@ export function withAdvice(error: unknown): unknown {
  * otherwise returns it without the row's data.
  */
 export function translate(error: unknown, isTemporary = false): unknown {
-  const told = withAdvice(withoutRow(error));
+  const told = withoutRow(withAdvice(error));
   const isBug = error instanceof pg.DatabaseError && !environmental.test(codeOf(error)) && !advice[codeOf(error)];
   return isBug && !isTemporary ? told : unavailable(told);
 }

@@ -1,6 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import { createHash } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { StandbyError, TimeoutError } from './errors.ts';
 
@@ -18,37 +18,29 @@ export interface Connection {
   stop(): void;
 }
 
-/** The statement of each place in the source, which is prepared once on each connection. */
-const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
+/** Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement. */
+const nameOf = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 22);
 
-function statementOf(texts: TemplateStringsArray, given: readonly unknown[]) {
-  const known = statements.get(texts);
-  if (known) return known;
-  const text = textFor('postgres', texts, given);
-  // Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement.
-  const statement = { name: createHash('sha256').update(text).digest('base64url').slice(0, 22), text };
-  statements.set(texts, statement);
-  return statement;
-}
-
-/** PostgreSQL's function that waits for the synchronous standby. */
+/** PostgreSQL's function that waits for the synchronous standby (src/backend/replication/syncrep.c). */
 const standbyWait = 'SyncRepWaitForLSN';
 
-/** Integers as numbers; as bigint if a number cannot hold them. */
-function readInt8(text: string): number | bigint {
-  const value = Number(text);
-  return Number.isSafeInteger(value) ? value : BigInt(text);
-}
-
-pg.types.setTypeParser(pg.types.builtins.INT8, readInt8);
+/**
+ * Whether a warning says that a commit may not be on the standby: the only sign of it. Any other warning can have the same code, and the text depends on
+ * lc_messages: the routine tells them apart. A pooler may omit it, so a warning without one counts.
+ */
+export const isStandbyWarning = ({
+  code,
+  routine = standbyWait,
+}: {
+  code?: string | undefined;
+  routine?: string | undefined;
+}): boolean => code === '01000' && routine === standbyWait;
 
 /** Statements on one connection. Each rejects with StandbyError if its commit did not wait for the standby. */
 export function createConnection(client: pg.ClientBase, prepare: boolean): Connection {
   let inDoubt = false;
-  // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them
-  // apart (src/backend/replication/syncrep.c). A pooler may omit it.
-  client.on('notice', ({ code, routine = standbyWait }) => {
-    if (code === '01000' && routine === standbyWait) inDoubt = true;
+  client.on('notice', (notice) => {
+    inDoubt ||= isStandbyWarning(notice);
   });
 
   // Why the connection ended between two statements: the driver's error for the next statement does not say it.
@@ -70,9 +62,15 @@ export function createConnection(client: pg.ClientBase, prepare: boolean): Conne
     return result.rows as Rows;
   };
 
+  /** The name of each text that is prepared on this connection. */
+  const names = new Map<string, string>();
   const tag = <Rows>(texts: TemplateStringsArray, ...given: unknown[]) => {
-    const { name, text } = statementOf(texts, given);
-    return run<Rows>({ text, values: valuesOf(given), ...(prepare && { name }) });
+    const text = textFor('postgres', texts, given);
+    const values = valuesOf(given);
+    if (!prepare) return run<Rows>({ text, values });
+    const name = names.get(text) ?? nameOf(text);
+    names.set(text, name);
+    return run<Rows>({ name, text, values });
   };
 
   return Object.assign(tag, {
