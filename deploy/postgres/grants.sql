@@ -1,4 +1,4 @@
--- Gives a role the rights that the servers of this release and of 1.1.0 need on the tables, and no others, in one transaction. Run it with psql as
+-- Gives a role the rights that the servers of this release and of 3.0.1 need on the tables, and no others, in one transaction. Run it with psql as
 -- the role that owns the tables, or as a superuser, after `animal-store migrate`: docs/operations.md, Roles on PostgreSQL.
 \set ON_ERROR_STOP on
 BEGIN;
@@ -41,9 +41,6 @@ GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_err
 GRANT SELECT, INSERT, DELETE ON api_key_error TO :"role";
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
 GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt TO :"role";
--- Only 1.1.0 uses these.
-GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
-GRANT SELECT, INSERT ON timeline TO :"role";
 
 -- What a later migration creates can be used at once.
 ALTER DEFAULT PRIVILEGES FOR ROLE :"owner" IN SCHEMA :"schema" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO :"role";

@@ -1,15 +1,7 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import {
-  latestOf,
-  type Migration,
-  obstacleOf,
-  oldestOn,
-  readMigrations,
-  type SchemaState,
-  saysOldest,
-} from '../migrations.ts';
+import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
 import type { Pool } from './pool.ts';
@@ -81,7 +73,7 @@ function applyAll(connection: Connection, migrations: Migration[], now: Date): P
       await connection.unsafe(text);
       await connection`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
     }
-    if (due.length > 0 || !saysOldest(state, migrations)) await recordOldest(connection, migrations);
+    if (due.length > 0) await recordOldest(connection, migrations);
     return due.map(({ name }) => name);
   });
 }
@@ -108,8 +100,7 @@ export async function prepareSchema(
 ): Promise<string[]> {
   const migrations = readMigrations('postgres');
   const state = await pool.read(readState);
-  const isCurrent = dueOn(state, migrations).length === 0;
-  if (isCurrent && (saysOldest(state, migrations) || !mayMigrate)) return [];
+  if (dueOn(state, migrations).length === 0) return [];
   const outdated = `has schema version ${state.version}, and this release needs ${latestOf(migrations)}: run animal-store migrate`;
   if (!mayMigrate) throw new OpenError(`${outdated}.`);
   for (let attempt = 1; ; attempt++) {
@@ -117,7 +108,6 @@ export async function prepareSchema(
       return await pool.alone((connection) => applyAll(connection, migrations, now()));
     } catch (error) {
       const code = codeOf(error);
-      if (code === insufficientPrivilege && isCurrent) return [];
       if (code === insufficientPrivilege)
         throw new OpenError(
           state.version === 0

@@ -1,5 +1,4 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
-import { codeOf, messageOf } from '../../core/errors.ts';
 import { type Retry, retryKeptMs, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
@@ -15,7 +14,6 @@ import {
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { foundOf, isStateOf, pageOf, type State } from '../state.ts';
 import { raw } from '../steps.ts';
-import type { followIds } from '../store.ts';
 import type { Pool } from './pool.ts';
 import { createBatch } from './reads.ts';
 
@@ -141,29 +139,15 @@ interface AddedPet {
   at: number;
 }
 
-/** `id`: of an animal that was added, now or before. */
+/** `id`: of an animal that was added, now or before. `exhausted`: no id is left for it. */
 interface AdditionRow {
-  outcome: Addition['outcome'];
+  outcome: Addition['outcome'] | 'exhausted';
   id: number;
 }
 
-/** The constraint of the ids, or numeric_value_out_of_range (https://www.postgresql.org/docs/18/errcodes-appendix.html). */
-const isLastId = (error: unknown) => messageOf(error).includes('pet_id_check') || codeOf(error) === '22003';
-
-/**
- * Goes before the pets of a batch. The function deletes idempotency keys as of the time in its first row, and looks each up as of the time in its own: so a
- * key is kept for longer than it is honoured. No API key has the id 0, so this row adds nothing.
- */
-const forgetAt = (at: number): AddedPet => ({
-  pet: { name: '', categoryId: 0n, status: 'available' },
-  retry: undefined,
-  keyId: 0,
-  at: at - (retryKeptMs - retryWindowMs),
-});
-
-/** Adds a batch of pets after the other. An answer comes after the commit. */
-export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
-  return createBatch<AddedPet, Addition>({
+/** Adds a batch of pets after the other. An answer comes after the commit. Undefined: no id is left for this pet. */
+export function startAdder(pool: Pool) {
+  return createBatch<AddedPet, Addition | undefined>({
     maxFlying: 1,
     // The clients' next requests may share the statement. And the end of the connection may be unread behind its last answer: a statement
     // sent on it would have an unknown outcome.
@@ -174,30 +158,23 @@ export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
     // The next batch must see what became of the first one.
     alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
-      const hasRetries = batch.some(({ retry }) => retry);
-      const given = hasRetries ? [forgetAt(Math.min(...batch.map(({ at }) => at))), ...batch] : batch;
-      const answers = await pool
-        .write(
-          (connection) => connection<AdditionRow[]>`
+      const rows = await pool.write(
+        (connection) => connection<AdditionRow[]>`
           SELECT outcome, id FROM add_pets(
-            ${given.map(({ pet }) => pet.name)},
-            ${given.map(({ pet }) => pet.categoryId)},
-            ${given.map(({ pet }) => pet.status)},
-            ${given.map(({ retry }) => retry?.accountId)},
-            ${given.map(({ retry }) => retry?.key)},
-            ${given.map(({ at }) => at)},
+            ${batch.map(({ pet }) => pet.name)},
+            ${batch.map(({ pet }) => pet.categoryId)},
+            ${batch.map(({ pet }) => pet.status)},
+            ${batch.map(({ retry }) => retry?.accountId)},
+            ${batch.map(({ retry }) => retry?.key)},
+            ${batch.map(({ at }) => at)},
             ${retryWindowMs},
-            ${given.map(({ keyId }) => keyId)}
+            ${batch.map(({ keyId }) => keyId)},
+            ${retryKeptMs}
           )`,
-          { withinMs, writes: batch.length },
-        )
-        .catch((error) => {
-          throw isLastId(error) ? ids.exhausted() : error;
-        });
-      const rows = answers.slice(given.length - batch.length);
-      const last = rows.findLast(({ outcome }) => outcome === 'added');
-      if (last) ids.given(last.id);
+        { withinMs, writes: batch.length },
+      );
       return rows.map(({ outcome, id }, place) => {
+        if (outcome === 'exhausted') return undefined;
         if (outcome !== 'added' && outcome !== 'replayed') return { outcome };
         const { name, categoryId, status } = (batch[place] as AddedPet).pet;
         return { outcome, id: BigInt(id), pet: petJson(id, name, categoryId, status) };

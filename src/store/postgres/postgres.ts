@@ -1,7 +1,7 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 import { type CommandName, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
-import { followIds, type OpenOptions } from '../store.ts';
+import { type OpenOptions, unavailable } from '../store.ts';
 import { openPools } from './open.ts';
 import { createKeyReads, createPetReads, startAdder } from './pets.ts';
 import type { Pools } from './pool.ts';
@@ -32,8 +32,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
-  const ids = followIds(options.logger);
-  const adder = startAdder(keyed, ids);
+  const adder = startAdder(keyed);
   const engine: Engine = {
     ...createEngine(pools),
     findKeyRow: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
@@ -41,7 +40,11 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
       list: pets.list,
       find: pets.find,
       isCurrent: pets.isCurrent,
-      add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: options.now().getTime() }),
+      async add(pet, retry, keyId) {
+        const added = await adder.ask({ pet, retry, keyId, at: options.now().getTime() });
+        if (!added) throw unavailable(new Error('no id is left for another animal'));
+        return added;
+      },
     },
   };
 
@@ -51,7 +54,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
 
     check: async () => void (await keyed.read((connection) => connection`SELECT 1`, checkWithinMs)),
 
-    measure: () => ({ idsLeft: ids.left(), waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
 
     async close() {
       await Promise.all([adder, pets, keys, otherKeys].map((each) => each.close()));

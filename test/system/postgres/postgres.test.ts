@@ -119,6 +119,23 @@ test.for([
   expect(await store.pets.add(biscuit)).toMatchObject({ id: BigInt(next) });
 });
 
+test('when the ids end within a batch, only the additions without one fail', async () => {
+  const { commits, metrics } = countCommits();
+  const databaseUrl = await newStore();
+  const store = await open(databaseUrl, { metrics });
+  const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
+  const last = BigInt(Number.MAX_SAFE_INTEGER);
+  await clientOf(databaseUrl)`UPDATE pet_id SET last_id = ${String(last - 2n)}`;
+  await add('a');
+  const outcomes = await Promise.allSettled(['a', 'b', 'c'].map(add));
+  expect(commits).toEqual([1, 3]);
+  expect(outcomes).toMatchObject([
+    { value: { outcome: 'replayed', id: last - 1n } },
+    { value: { outcome: 'added', id: last } },
+    { reason: { code: 'service_unavailable', cause: new Error('no id is left for another animal') } },
+  ]);
+});
+
 test('additions update no row: beside an open snapshot, the next ones would read each version of it', async () => {
   const databaseUrl = await newStore();
   const store = await open(databaseUrl);

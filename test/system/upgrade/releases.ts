@@ -5,24 +5,24 @@ import { copySource } from '../../support/plant.ts';
 import { projectFolder } from '../../support/project.ts';
 import { temporaryFolder } from '../../support/store.ts';
 
-/** The releases whose stores this one opens, with the first migration that each did not have: it stood at the commit before. */
-const firstSince = {
-  '1.0.0': 'migrations/sqlite/0004_pet_revision.sql',
-  '1.1.0': 'migrations/postgres/0011_rendered_animals.sql',
-  '2.5.1': 'migrations/sqlite/0009_key_errors.sql',
-};
-type Release = keyof typeof firstSince;
-export const releases = Object.keys(firstSince) as Release[];
+/** The releases whose stores this one opens. */
+export const releases = ['1.0.0', '1.1.0', '2.5.1', '3.0.1'] as const;
+type Release = (typeof releases)[number];
 /** Also runs on the schema of this release. */
-export const previous: Release = '1.1.0';
+export const previous: Release = '3.0.1';
 
 const git = (...args: string[]) =>
   spawnSync('git', args, { cwd: projectFolder, maxBuffer: 100_000_000, encoding: 'buffer' });
 
+/** The commit that made a release; 1.0.0, which has none in this history, stood before the first migration since. */
 function commitOf(release: Release): string | undefined {
-  const added = git('log', '--diff-filter=A', '--format=%H', '--', firstSince[release]).stdout?.toString().trim();
-  const commit = git('rev-parse', '--verify', '--quiet', `${added}^`).stdout?.toString().trim();
-  return commit || undefined;
+  const find = (...args: string[]) =>
+    git('log', '-1', '--format=%H', ...args)
+      .stdout?.toString()
+      .trim();
+  if (release !== '1.0.0') return find('--grep', `^release: ${release}$`) || undefined;
+  const added = find('--diff-filter=A', '--', 'migrations/sqlite/0004_pet_revision.sql');
+  return git('rev-parse', '--verify', '--quiet', `${added}^`).stdout?.toString().trim() || undefined;
 }
 
 /** Why a release cannot be run; false if it can. */
