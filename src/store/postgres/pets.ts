@@ -1,6 +1,5 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
 import { type Retry, retryKeptMs, retryWindowMs } from '../../core/idempotency.ts';
-import { limits } from '../../core/limits.ts';
 import {
   type Addition,
   maxPage,
@@ -14,8 +13,9 @@ import {
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { foundOf, isStateOf, pageOf, type State } from '../state.ts';
 import { raw } from '../steps.ts';
+import { collectAdditions } from './additions.ts';
 import type { Pool } from './pool.ts';
-import { createBatch } from './reads.ts';
+import { collectReads } from './reads.ts';
 
 /**
  * The state is a text: the highest id, then the revision. The version is the whole text, because an addition raises the highest id. The revision also differs
@@ -68,13 +68,12 @@ function textsOf(rows: TextRow[]): { texts: Map<number, string | null>; state: S
 
 /** Each read sees every commit that was acknowledged before it was asked for. */
 export function createPetReads(pool: Pick<Pool, 'read'>) {
-  const single = createBatch<bigint, { pet: PetJson | undefined; state: State }>({
+  const single = collectReads<bigint, { pet: PetJson | undefined; state: State }>({
     keyOf: String,
-    async send(ids, withinMs) {
+    async send(ids) {
       const rows = await pool.read(
         (connection) =>
           connection<TextRow[]>`${withState} SELECT id, ${raw(json)} FROM pet WHERE id = ANY (${ids}::bigint[])`,
-        withinMs,
       );
       const { texts, state: read } = textsOf(rows);
       return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
@@ -83,10 +82,10 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
 
   // One extra row shows whether a next page exists.
   const rowsOf = ({ limit }: PetQuery) => limit + 1;
-  const pages = createBatch<PetQuery, PetPage>({
+  const pages = collectReads<PetQuery, PetPage>({
     keyOf: ({ limit, status, after }) => `${limit} ${status} ${after}`,
     rowsOf,
-    async send(queries, withinMs) {
+    async send(queries) {
       const afters = queries.map(({ after }) => after);
       const statuses = queries.map(({ status }) => status);
       const rows = await pool.read(
@@ -94,7 +93,6 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
           ${withState} SELECT n, CASE WHEN asked.status IS NULL THEN (${pageOfAll}) ELSE (${pageOfStatus}) END
           FROM unnest(${afters}::bigint[], ${queries.map(rowsOf)}::integer[], ${statuses}::text[])
             WITH ORDINALITY AS asked (after, rows, status, n)`,
-        withinMs,
       );
       const { texts, state: read } = textsOf(rows);
       return queries.map(({ limit }, place) => pageOf(texts.get(place + 1)?.split('\n') ?? [], limit, read));
@@ -102,28 +100,26 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
   });
 
   return {
-    list: pages.ask,
+    list: pages,
     async find(id: bigint) {
-      const { pet, state: read } = await single.ask(id);
+      const { pet, state: read } = await single(id);
       return foundOf(pet, read);
     },
     async isCurrent(read: StoreState) {
-      const { state: now } = await single.ask(stateId);
+      const { state: now } = await single(stateId);
       return isStateOf(now, read);
     },
-    close: () => Promise.all([pages.close(), single.close()]),
   };
 }
 
 /** Finds keys by the SHA-256 of their text. */
 export function createKeyReads(pool: Pick<Pool, 'read'>) {
-  return createBatch<Buffer, KnownKeyRow | undefined>({
+  return collectReads<Buffer, KnownKeyRow | undefined>({
     keyOf: (hash) => hash.toString('latin1'),
-    async send(hashes, withinMs) {
+    async send(hashes) {
       const rows = await pool.read(
         (connection) => connection<(KnownKeyRow & { hash: string })[]>`
           SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${hashes}::bytea[])`,
-        withinMs,
       );
       const found = new Map(rows.map(({ hash, ...row }) => [hash, row]));
       return hashes.map((hash) => found.get(hash.toString('hex')));
@@ -147,16 +143,8 @@ interface AdditionRow {
 
 /** Adds a batch of pets after the other. An answer comes after the commit. Undefined: no id is left for this pet. */
 export function startAdder(pool: Pool) {
-  return createBatch<AddedPet, Addition | undefined>({
-    maxFlying: 1,
-    // The clients' next requests may share the statement. And the end of the connection may be unread behind its last answer: a statement
-    // sent on it would have an unknown outcome.
-    turns: 3,
-    lateMs: limits.statementMs,
-    // Half as many pets as rows.
-    rowsOf: () => 2,
-    // The next batch must see what became of the first one.
-    alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
+  return collectAdditions<AddedPet, Addition | undefined>({
+    nameOf: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
       const rows = await pool.write(
         (connection) => connection<AdditionRow[]>`

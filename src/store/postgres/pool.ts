@@ -144,11 +144,11 @@ function createPool(
     open += 1;
     connectionOf.set(client, createConnection(client, prepare));
     const stream = streamOf(client);
-    // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
-    stream.once('end', () => stream.destroy());
+    // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome. With an error, the pool drops it at once.
+    stream.once('end', () => stream.destroy(new Error('Connection terminated by the server')));
   });
   pool.on('error', (error, client) => {
-    // An idle connection was lost. One that was not yet open rejects.
+    // An idle connection was lost. One that was not yet open, or whose loss a job has met, rejects.
     if (connectionOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
@@ -269,6 +269,7 @@ function createPool(
         job.refused = error;
       } finally {
         metrics?.query(job.writes > 0 ? 'write' : 'read', Math.min(performance.now() - begun, deadlineMs));
+        if (isUnusable) connectionOf.delete(client);
         // Otherwise abandon() releases it.
         if (!job.late) client.release(isUnusable || isInTransaction(client));
       }

@@ -1,4 +1,5 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type CommandName, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
@@ -35,13 +36,13 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const adder = startAdder(keyed);
   const engine: Engine = {
     ...createEngine(pools),
-    findKeyRow: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
+    findKeyRow: (hash, forKey) => (forKey ? keys : otherKeys)(hash),
     pets: {
       list: pets.list,
       find: pets.find,
       isCurrent: pets.isCurrent,
       async add(pet, retry, keyId) {
-        const added = await adder.ask({ pet, retry, keyId, at: options.now().getTime() });
+        const added = await adder.add({ pet, retry, keyId, at: options.now().getTime() });
         if (!added) throw unavailable(new Error('no id is left for another animal'));
         return added;
       },
@@ -57,7 +58,9 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
     measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
 
     async close() {
-      await Promise.all([adder, pets, keys, otherKeys].map((each) => each.close()));
+      // The reads of this turn are sent then.
+      await nextTurn();
+      await adder.close();
       await pools.close();
     },
   };

@@ -134,12 +134,12 @@ export const plantedBugs: PlantedBug[] = [
   [
     'the state of the store is read a turn earlier',
     'src/store/postgres/pets.ts',
-    'const { state: now } = await single.ask(stateId);',
-    `const one = single as typeof single & { earlier?: ReturnType<typeof single.ask> | undefined };
-      const asked = one.earlier ?? single.ask(stateId);
+    'const { state: now } = await single(stateId);',
+    `const one = single as typeof single & { earlier?: ReturnType<typeof single> | undefined };
+      const asked = one.earlier ?? single(stateId);
       one.earlier = undefined;
       const { state: now } = await asked;
-      one.earlier ??= single.ask(stateId);`,
+      one.earlier ??= single(stateId);`,
     'system/load/two-servers',
     'on PostgreSQL, two servers on one store',
   ],

@@ -1,10 +1,9 @@
 /** Tests of the reads that share a statement: what they return, what one of them does to the others, and what the state tells. */
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { hashKey } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
 import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
 import type { Pool } from '../../../src/store/postgres/pool.ts';
-import { createBatch } from '../../../src/store/postgres/reads.ts';
 import { clientOf, emptyStore, open, openPools, biscuit as pet } from '../../support/store.ts';
 
 const everything = { limit: 100, after: 0n };
@@ -33,7 +32,7 @@ describe('reads of one turn', () => {
         numbers.map((after) => reads.list({ limit: 3, after: BigInt(after), ...filter })),
       );
     const single = numbers.slice(20, 35).map((id) => reads.find(BigInt(id)));
-    const unknown = Promise.all(['a', 'b', 'a'].map((text) => keys.ask(hashKey(text))));
+    const unknown = Promise.all(['a', 'b', 'a'].map((text) => keys(hashKey(text))));
     const pages = await Promise.all(ask());
     expect((await Promise.all(single)).map(({ pet: text }) => text && JSON.parse(text).id)).toEqual(
       numbers.slice(20, 35).map((id) => (id <= 30 ? id : undefined)),
@@ -73,66 +72,6 @@ describe('reads of one turn', () => {
     expect(await read()).toEqual([...texts, texts[1]]);
     await setAll(`format('{"id":%s}', id)`);
     expect(await read()).toEqual(['{"id":1}', '{"id":2}', '{"id":3}', '{"id":2}']);
-  });
-
-  test('have two statements under way at most, unless these hang; what follows shares the next', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    onTestFinished(() => void vi.useRealTimers());
-    const sent: number[][] = [];
-    const gates = Array.from(Array(5), () => Promise.withResolvers<void>());
-    const { ask } = createBatch<number, number>({
-      keyOf: String,
-      async send(numbers) {
-        sent.push(numbers);
-        await gates[numbers[0] as number]?.promise;
-        return numbers;
-      },
-    });
-    const turn = () => new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
-    const answers: Promise<number>[] = [];
-    for (const number of [0, 1, 2, 2, 3]) {
-      answers.push(ask(number));
-      await turn();
-    }
-    expect(sent).toEqual([[0], [1]]);
-    gates[0]?.resolve();
-    await turn();
-    expect(sent).toEqual([[0], [1], [2, 3]]);
-    answers.push(ask(4));
-    await turn();
-    expect(sent).toHaveLength(3);
-    vi.advanceTimersByTime(100);
-    await turn();
-    expect(sent).toEqual([[0], [1], [2, 3], [4]]);
-    for (const { resolve } of gates) resolve();
-    expect(await Promise.all(answers)).toEqual([0, 1, 2, 2, 3, 4]);
-  });
-
-  test('of which a statement carries only one keep no others out, stay in order, and fail after half their time', async () => {
-    vi.useFakeTimers({ toFake: ['performance'] });
-    onTestFinished(() => void vi.useRealTimers());
-    const sent: string[][] = [];
-    const { ask } = createBatch<string, string>({
-      alone: (text) => /^same/.exec(text)?.[0],
-      rowsOf: () => 10,
-      maxFlying: 1,
-      async send(texts, withinMs) {
-        sent.push(texts);
-        expect(withinMs).toBeGreaterThan(1000);
-        vi.advanceTimersByTime(100);
-        return texts;
-      },
-    });
-    // More than a statement has rows for.
-    const same = Array.from(Array(200), (_, at) => `same ${at}`);
-    const answers = await Promise.allSettled([...same, 'a', 'b'].map(ask));
-    const served = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
-    expect(sent[0]).toEqual(['same 0', 'a', 'b']);
-    expect(served).toEqual([...same.slice(0, sent.length), 'a', 'b']);
-    // Until 2300 / 2 ms, and the one that is then the first.
-    expect(sent).toHaveLength(13);
-    for (const answer of answers)
-      if (answer.status === 'rejected') expect(answer.reason).toMatchObject({ code: 'service_unavailable' });
   });
 });
 
