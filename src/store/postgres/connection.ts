@@ -35,11 +35,9 @@ export const connectTimeoutMs = 1000;
 
 const queryTimeoutMs = 2000;
 
-/** Has a time-out of its own: otherwise that of the pool, for the wait in its queue, would hold for its connection attempts, too. */
 export class PoolClient extends pg.Client {
   constructor(config?: pg.ClientConfig & { requireChannelBinding?: boolean }) {
-    // The pool makes the password not enumerable.
-    super({ ...config, password: config?.password, connectionTimeoutMillis: connectTimeoutMs });
+    super(config);
     if (config?.requireChannelBinding) requireBinding(this.connection);
   }
 }
@@ -101,6 +99,7 @@ export async function configOf(
     options: options.join(' '),
     types,
     application_name: 'animal-store',
+    connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: 60_000,
   };

@@ -58,14 +58,10 @@ export function endsConnection(error: unknown): boolean {
   return !(error instanceof pg.DatabaseError) || /^(08|57P|25006|25P0[34])/.test(codeOf(error)) || isOutdated(error);
 }
 
-/** Whether the failed statement certainly had no effect and should be sent again. */
-export function wasRefused(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && (refused.test(codeOf(error)) || isOutdated(error));
-}
-
-/** Whether the server, or PgBouncer, opens no further connection, although the others stay. */
-export function hasNoMore(error: unknown): boolean {
-  return codeOf(error) === '53300' || messageOf(error).startsWith('no more connections allowed');
+/** What became of a statement: refused, it had no effect and should be sent again; lost, its outcome is unknown; failed, it would fail again. */
+export function outcomeOf(error: unknown): 'refused' | 'lost' | 'failed' {
+  if (error instanceof pg.DatabaseError && (refused.test(codeOf(error)) || isOutdated(error))) return 'refused';
+  return endsConnection(error) ? 'lost' : 'failed';
 }
 
 /** The driver's error may contain row data, which must not be logged. */

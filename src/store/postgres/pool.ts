@@ -3,16 +3,15 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
-import { connectTimeoutMs, PoolClient, refuseStandby, sessionSettings } from './connection.ts';
+import { PoolClient, refuseStandby, sessionSettings } from './connection.ts';
 import {
   createCounters,
   endsConnection,
-  hasNoMore,
+  outcomeOf,
   reasonOf,
   StandbyError,
   TimeoutError,
   translate,
-  wasRefused,
 } from './errors.ts';
 import { type Connection, createConnection } from './sql.ts';
 import type { Target } from './url.ts';
@@ -80,7 +79,6 @@ const jitter = (ms: number) => ms * (0.5 + Math.random());
 const standbyWaitEvent = 'SyncRep';
 
 const noneFree = 'no connection is free';
-const ignore = () => undefined;
 
 interface Job {
   /** How many writes it commits; 0: it only reads. */
@@ -88,10 +86,16 @@ interface Job {
   /** The connection that it runs on. */
   client: pg.PoolClient | undefined;
   /** Whether its deadline has passed; its caller has got an error then. */
-  late: boolean;
+  isLate: boolean;
   /** The error of its last attempt, which had no effect: it runs again. */
   refused: unknown;
 }
+
+const isWrite = ({ writes }: Job) => writes > 0;
+const isAbandoned = ({ client, isLate }: Job) => isLate && client !== undefined;
+const isHeldWrite = (job: Job) => isAbandoned(job) && isWrite(job);
+
+type Attempt<Result> = { outcome: 'done'; result: Result } | { outcome: ReturnType<typeof outcomeOf>; error: unknown };
 
 function createPool(
   config: pg.ClientConfig,
@@ -102,67 +106,122 @@ function createPool(
 ) {
   const pool = new pg.Pool({
     ...config,
-    max: size,
-    connectionTimeoutMillis: deadlineMs,
+    // Never reached by jobs, which have a queue of their own: it leaves one to `alone`, or to a read beside a write that was given up.
+    max: size + 1,
     idleTimeoutMillis: idleTimeoutMs,
     allowExitOnIdle: true,
     Client: PoolClient,
     onConnect: refuseStandby,
   });
+  const { errors } = counts;
+  /** Of each connection that was not lost. */
   const connectionOf = new WeakMap<pg.PoolClient, Connection>();
-  /** Connections given up at a deadline, which the server has not let go yet. */
-  const abandoned = new Set<pg.PoolClient>();
+  /** Jobs that have a connection or open one, also those given up at their deadline, which the server has not let go yet. */
+  const running = new Set<Job>();
+  /** Jobs that wait for their turn, the oldest first, with what ends the wait: whether they may run. */
+  const waiting = new Map<Job, (mayRun: boolean) => void>();
   /** Writes that wait for the standby leave connections to the reads. */
   const maxWrites = Math.ceil(size / 2);
-  /** Writes under way, also those that were given up. */
-  let writing = 0;
-  /** Writes that were given up, and hold their connections. */
-  let held = 0;
-  /** Writes that wait until fewer are under way. */
-  let queued = 0;
-  /** While the server opens no more connections than there are. */
-  let limited: NodeJS.Timeout | undefined;
-  /** Resolves when another write may begin, or the deadline of one that waits has passed. */
-  let changed = Promise.withResolvers<void>();
-  const { errors } = counts;
-  /** Why the last connection could not be opened; undefined if it could. */
-  let unreachable: unknown;
-  let reconnecting: Promise<void> | undefined;
-  /** Resolves at the end of the turn in which a connection was lost: by then, all lost connections to the server are known. */
-  let losing: Promise<void> | undefined;
-  let running = 0;
-  /** Connections that were opened and not yet removed. */
-  let open = 0;
-  /** When work last succeeded on one of them. */
-  let workedAt = Number.NEGATIVE_INFINITY;
+  /** Why and when the last connection could not be opened; undefined if it could. */
+  let unreachable: { reason: unknown; at: number } | undefined;
+  /** Jobs whose caller waits. */
+  let accepted = 0;
   let closed: Promise<void> | undefined;
 
-  pool.on('remove', () => {
-    open -= 1;
-  });
   pool.on('connect', (client) => {
-    open += 1;
+    unreachable = undefined;
     connectionOf.set(client, createConnection(client, prepare));
     const stream = streamOf(client);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome. With an error, the pool drops it at once.
     stream.once('end', () => stream.destroy(new Error('Connection terminated by the server')));
+    startWaiting();
   });
   pool.on('error', (error, client) => {
     // An idle connection was lost. One that was not yet open, or whose loss a job has met, rejects.
     if (connectionOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
-  const wakeWrites = () => {
-    changed.resolve();
-    changed = Promise.withResolvers();
-  };
+  const countOf = (is: (job: Job) => boolean) => [...running].filter(is).length;
 
-  /** Reads have a connection beside those of writes that were given up, also if the size is 1. */
-  function resize(): void {
-    if (limited) return;
-    pool.options.max = Math.max(size, held + 1);
-    // The driver looks at its queue only when a connection comes or goes.
-    if (pool.waitingCount > 0) pool.connect().then((client) => client.release(), ignore);
+  /**
+   * How many jobs may run. While no further connection can be opened, as many as there are connections, and now and then one more, which tries; at least
+   * one: a server that has just come back is not flooded. Reads have a connection beside those of writes that were given up, also if the size is 1.
+   */
+  function maxRunning(): number {
+    if (!unreachable) return Math.max(size, countOf(isHeldWrite) + 1);
+    const more = performance.now() < unreachable.at + askAgainMs ? 0 : 1;
+    return Math.max(Math.min(size, pool.totalCount + more), countOf(isHeldWrite) + 1);
+  }
+
+  function startWaiting(): void {
+    const most = maxRunning();
+    let writing = countOf(isWrite);
+    for (const [job, end] of waiting) {
+      if (running.size >= most) return;
+      if (isWrite(job) && writing >= maxWrites) continue;
+      if (isWrite(job)) writing += 1;
+      waiting.delete(job);
+      running.add(job);
+      end(true);
+    }
+  }
+
+  /** Resolves to whether the job may run; false at its deadline. */
+  const turn = (job: Job) =>
+    new Promise<boolean>((resolve) => {
+      if (job.isLate) return resolve(false);
+      waiting.set(job, resolve);
+      startWaiting();
+    });
+
+  /** Runs `work` on a connection, which may have to be opened. Never rejects. */
+  async function attempt<Result>(job: Job, work: Work<Result>): Promise<Attempt<Result>> {
+    let client: pg.PoolClient;
+    try {
+      client = await pool.connect();
+    } catch (error) {
+      errors[reasonOf(error)] += 1;
+      unreachable = { reason: error, at: performance.now() };
+      // Until then, no other takes its turn.
+      await sleep(jitter(reconnectAfterMs));
+      return { outcome: 'refused', error };
+    }
+    if (job.isLate) {
+      client.release();
+      return { outcome: 'failed', error: new TimeoutError(noneFree) };
+    }
+    job.client = client;
+    const begun = performance.now();
+    let isUnusable = false;
+    try {
+      return { outcome: 'done', result: await work(connectionOf.get(client) as Connection) };
+    } catch (error) {
+      isUnusable = endsConnection(error);
+      if (!job.isLate || error instanceof StandbyError) errors[reasonOf(error)] += 1;
+      return { outcome: outcomeOf(error), error };
+    } finally {
+      metrics?.query(isWrite(job) ? 'write' : 'read', Math.min(performance.now() - begun, deadlineMs));
+      if (isUnusable) connectionOf.delete(client);
+      job.client = undefined;
+      client.release(isUnusable || job.isLate || isInTransaction(client));
+      // By then, all connections that were lost with it are known.
+      if (isUnusable) await nextTurn();
+    }
+  }
+
+  /** Attempts a job until it is done: again after each attempt that had no effect, and once more if a read was lost. */
+  async function retry<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    for (let mayRepeat = job.writes === 0; ; await sleep(jitter(retryAfterMs))) {
+      if (!(await turn(job))) throw new TimeoutError(noneFree);
+      const attempted = await attempt(job, work);
+      running.delete(job);
+      startWaiting();
+      if (attempted.outcome === 'done') return attempted.result;
+      const { outcome, error } = attempted;
+      if (job.isLate || outcome === 'failed' || (outcome === 'lost' && !mayRepeat)) throw error;
+      if (outcome === 'lost') mayRepeat = false;
+      job.refused = error;
+    }
   }
 
   /** Whether a session of this role has waited for the standby for as long as what was given up. Until the database says no, it is assumed. */
@@ -178,147 +237,62 @@ function createPool(
     );
 
   /**
-   * Releases `client` when the server has let its job go, at `settled`. No cancel request: one that meets a commit that waits for its standby ends the wait,
-   * not the commit, and shows what a failover loses (https://www.postgresql.org/docs/18/warm-standby.html#SYNCHRONOUS-REPLICATION-HA).
+   * Ends the connection of a job that was given up, when the server has let it go, at `settled`: until then, it counts against the pool. No cancel request:
+   * one that meets a commit that waits for its standby ends the wait, not the commit, and shows what a failover loses
+   * (https://www.postgresql.org/docs/18/warm-standby.html#SYNCHRONOUS-REPLICATION-HA).
    */
   async function abandon(client: pg.PoolClient, { writes }: Job, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
-    abandoned.add(client);
-    held += Number(writes > 0);
-    resize();
     connectionOf.get(client)?.stop();
+    startWaiting();
     let ended = false;
     const end = settled.catch(() => undefined).then(() => (ended = true));
     do await Promise.race([end, sleep(letGoAfterMs, undefined, { ref: false })]);
     while (!ended && writes > 0 && (await waitsForStandby()));
-    // Not before: until the server lets it go, it counts against the pool.
-    client.release(true);
-    abandoned.delete(client);
-    held -= Number(writes > 0);
-    resize();
+    if (!ended) streamOf(client).destroy();
   }
 
-  /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
-  async function reconnect(): Promise<void> {
-    // Also while it closes, for the jobs that still wait.
-    while (unreachable !== undefined && !(closed && running === 0)) {
-      await sleep(jitter(reconnectAfterMs));
-      try {
-        (await pool.connect()).release();
-        unreachable = undefined;
-      } catch (error) {
-        errors[reasonOf(error)] += 1;
-        unreachable = error;
-      }
-    }
-  }
-
-  /** Rejects only if the job's deadline has passed. */
-  async function checkOut(job: Job): Promise<pg.PoolClient> {
-    for (;;) {
-      while (!job.late && (reconnecting ?? losing)) await (reconnecting ?? losing);
-      if (job.late) throw new TimeoutError(noneFree);
-      try {
-        const client = await pool.connect();
-        if (!job.late) return client;
-        client.release();
-      } catch (error) {
-        // The error may be the pool's time-out for its queue.
-        if (job.late) continue;
-        errors[reasonOf(error)] += 1;
-        job.refused = error;
-        if (open > 0 && (hasNoMore(error) || workedAt > performance.now() - connectTimeoutMs)) {
-          // Jobs wait for those that are open. Without this, the pool would try again for the next job at once.
-          pool.options.max = open;
-          clearTimeout(limited);
-          limited = setTimeout(() => {
-            limited = undefined;
-            resize();
-          }, askAgainMs).unref();
-          continue;
-        }
-        unreachable = error;
-        reconnecting ??= reconnect().finally(() => {
-          reconnecting = undefined;
-        });
-      }
-    }
-  }
-
-  async function attempts<Result>(job: Job, work: Work<Result>): Promise<Result> {
-    for (let mayRepeat = job.writes === 0; ; await sleep(jitter(retryAfterMs))) {
-      const client = await checkOut(job);
-      job.client = client;
-      const begun = performance.now();
-      let isUnusable = false;
-      try {
-        const result = await work(connectionOf.get(client) as Connection);
-        workedAt = performance.now();
-        return result;
-      } catch (error) {
-        isUnusable = endsConnection(error);
-        if (isUnusable)
-          losing ??= nextTurn().then(() => {
-            losing = undefined;
-          });
-        if (!job.late || error instanceof StandbyError) errors[reasonOf(error)] += 1;
-        const isLost = !wasRefused(error);
-        if (job.late || (isLost && !(mayRepeat && isUnusable))) throw error;
-        if (isLost) mayRepeat = false;
-        job.client = undefined;
-        job.refused = error;
-      } finally {
-        metrics?.query(job.writes > 0 ? 'write' : 'read', Math.min(performance.now() - begun, deadlineMs));
-        if (isUnusable) connectionOf.delete(client);
-        // Otherwise abandon() releases it.
-        if (!job.late) client.release(isUnusable || isInTransaction(client));
-      }
-    }
-  }
-
-  /** Attempts a write when few enough others are under way. */
-  async function attemptWrite<Result>(job: Job, work: Work<Result>): Promise<Result> {
-    queued += 1;
-    while (writing >= maxWrites && !job.late) await changed.promise;
-    queued -= 1;
-    writing += 1;
+  /** Rejects if `settled` does not resolve in time. */
+  async function withDeadline<Result>(job: Job, withinMs: number, settled: Promise<Result>): Promise<Result> {
+    const { promise: expired, reject } = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      job.isLate = true;
+      const { client, refused } = job;
+      const reason = client
+        ? new TimeoutError('the database did not answer in time')
+        : (unreachable?.reason ?? new TimeoutError(noneFree));
+      // Why the attempt before was refused says more than the time-out of the last one.
+      reject(refused ?? reason);
+      if (client) void abandon(client, job, settled);
+      waiting.get(job)?.(false);
+      waiting.delete(job);
+    }, withinMs);
     try {
-      return await attempts(job, work);
+      return await Promise.race([settled, expired]);
     } finally {
-      writing -= 1;
-      wakeWrites();
+      clearTimeout(timer);
     }
   }
 
   async function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
     if (closed) throw unavailable(new Error('the store is closed'));
-    // Without time left, a statement would be given up as soon as it is sent, and its outcome unknown.
-    const job: Job = { writes, client: undefined, late: withinMs <= 0, refused: undefined };
-    const { promise: expired, reject } = Promise.withResolvers<never>();
-    const settled = writes > 0 ? attemptWrite(job, work) : attempts(job, work);
-    const timer = setTimeout(() => {
-      job.late = true;
-      const reason = job.client ? 'the database did not answer in time' : noneFree;
-      // Why the attempt before was refused says more than the time-out of the last one.
-      reject(job.refused ?? (job.client ? undefined : unreachable) ?? new TimeoutError(reason));
-      if (job.client) void abandon(job.client, job, settled);
-      else wakeWrites();
-    }, withinMs);
-    running += 1;
+    const job: Job = { writes, client: undefined, isLate: withinMs <= 0, refused: undefined };
+    accepted += 1;
     try {
-      const result = await Promise.race([settled, expired]);
+      // Without time left, a statement would be given up as soon as it is sent, and its outcome unknown.
+      if (job.isLate) throw new TimeoutError(noneFree);
+      const result = await withDeadline(job, withinMs, retry(job, work));
       if (writes > 0) metrics?.commit(writes);
       return result;
     } catch (error) {
-      const failure = translate(error, job.late);
+      const failure = translate(error, job.isLate);
       if (writes > 0) {
         counts.failedWrites[reasonOf(error)] += writes;
         metrics?.failed(failure, writes);
       }
       throw failure;
     } finally {
-      clearTimeout(timer);
-      running -= 1;
+      accepted -= 1;
     }
   }
 
@@ -345,15 +319,15 @@ function createPool(
     },
     measure: () => ({
       limit: size,
-      busy: pool.totalCount - pool.idleCount,
-      waiting: pool.waitingCount + queued,
-      abandoned: abandoned.size,
+      busy: running.size,
+      waiting: waiting.size,
+      abandoned: countOf(isAbandoned),
     }),
     /** Resolves when every job is answered; the connections close then. A commit that waits for its standby goes on waiting. */
     close() {
       closed ??= (async () => {
-        while (running > 0) await sleep(1);
-        for (const client of abandoned) streamOf(client).destroy();
+        while (accepted > 0) await sleep(1);
+        for (const { client } of running) if (client) streamOf(client).destroy();
         await pool.end();
       })();
       return closed;

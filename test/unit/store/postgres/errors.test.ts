@@ -5,11 +5,11 @@ import {
   endsConnection,
   howToGrant,
   howToWrite,
+  outcomeOf,
   reasonOf,
   StandbyError,
   TimeoutError,
   translate,
-  wasRefused,
 } from '../../../../src/store/postgres/errors.ts';
 import { unavailable } from '../../../../src/store/store.ts';
 
@@ -49,7 +49,8 @@ test.for<[code: string, counts: string, ...expected: string[]]>([
   expect(found).toEqual(expected.includes('is temporary') ? unavailable(cause) : cause);
   expect(JSON.stringify(found)).not.toContain('a row');
   expect(endsConnection(error)).toBe(expected.includes('ends the connection'));
-  expect(wasRefused(error)).toBe(expected.includes('was refused'));
+  const outcome = expected.includes('ends the connection') ? 'lost' : 'failed';
+  expect(outcomeOf(error)).toBe(expected.includes('was refused') ? 'refused' : outcome);
   expect(reasonOf(error)).toBe(counts);
 });
 
@@ -65,7 +66,7 @@ test.for(['40001', 'EPIPE', undefined])(
   (code) => {
     const error = Object.assign(new Error('write EPIPE'), code && { code });
     expect((translate(error) as Error).cause).toBe(error);
-    expect([endsConnection(error), wasRefused(error)]).toEqual([true, false]);
+    expect([endsConnection(error), outcomeOf(error)]).toEqual([true, 'lost']);
   },
 );
 
