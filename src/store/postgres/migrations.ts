@@ -78,16 +78,13 @@ function applyAll(connection: Connection, migrations: Migration[], now: Date): P
   });
 }
 
-/** Moves the versions up to that of the oldest release that can run into `migration`, so that older releases refuse the database, and the others out of it. */
+/** Moves the versions up to that of the oldest release that can run into `migration`, so that older releases refuse the database. */
 async function recordOldest(connection: Connection, migrations: Migration[]): Promise<void> {
   const { release, version } = oldestOn(migrations);
   await connection`UPDATE migration SET name = ${release} WHERE version = 0`;
   await connection`
     WITH moved AS (DELETE FROM additive_migration WHERE version <= ${version} RETURNING *)
     INSERT INTO migration SELECT * FROM moved`;
-  await connection`
-    WITH moved AS (DELETE FROM migration WHERE version > ${version} RETURNING *)
-    INSERT INTO additive_migration SELECT * FROM moved`;
 }
 
 /**
