@@ -15,8 +15,6 @@ interface PoolMeasures {
 }
 
 export interface StoreMeasures {
-  /** Upper bound of the ids that are left for animals, as of the last addition of this process; undefined if the engine does not report it. */
-  idsLeft?: number | undefined;
   /** Writes that were accepted but have not finished. */
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */

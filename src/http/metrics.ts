@@ -131,7 +131,6 @@ export function createMetrics(version: string, revision = '') {
 const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => Reading | undefined]> = {
   waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
   failed_writes_total: ['Writes that the store could not commit, by reason.', ({ failedWrites }) => failedWrites],
-  ids_left: ['Ids that are left for animals, as of the last one that this process added.', ({ idsLeft }) => idsLeft],
   wal_bytes: ['Write-ahead log (WAL) size in bytes.', ({ walBytes }) => walBytes],
   disk_bytes: ['Size of the file system of the store.', ({ disk }) => disk?.size],
   disk_available_bytes: ['Room left on it for the server.', ({ disk }) => disk?.available],
