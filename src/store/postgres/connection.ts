@@ -31,7 +31,7 @@ function readInt8(text: string): number | bigint {
 }
 
 /** Less than the deadline: a job whose connection attempt meets silence gets another one. With TLS, an attempt takes six round trips. */
-export const connectTimeoutMs = 1000;
+const connectTimeoutMs = 1000;
 
 const queryTimeoutMs = 2000;
 
