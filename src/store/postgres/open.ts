@@ -48,10 +48,13 @@ function checkSettings(found: Setting[], role: string, strict = false): void {
   );
 }
 
-/** Pools whose sessions have safe settings. Rejects with OpenError. */
-async function connectSafely(target: Target, options: OpenOptions): Promise<Pools> {
-  const waits = `${target.label} does not answer yet: it is asked again for ${openTimeoutMs / 1000} s`;
-  const note = setTimeout(() => options.logger?.warn(`DATABASE_URL: ${waits}`), reportSilentAfterMs);
+/** Opens pools, after checking the settings; migrates the schema if `options.migrate` allows (`migrated`: the names). Rejects with OpenError. */
+export async function openPools(target: Target, options: OpenOptions) {
+  const warnAfter = (ms: number, sentence: string) =>
+    setTimeout(() => options.logger?.warn(`DATABASE_URL: ${target.label} ${sentence}`), ms);
+  const notes = [
+    warnAfter(reportSilentAfterMs, `does not answer yet: it is asked again for ${openTimeoutMs / 1000} s`),
+  ];
   let pools: Pools | undefined;
   try {
     pools = createPools(await configOf(target), target, options.metrics);
@@ -63,29 +66,17 @@ async function connectSafely(target: Target, options: OpenOptions): Promise<Pool
       openTimeoutMs,
     );
     checkSettings(rows, rows[0]?.role ?? '', options.strict);
-    return pools;
-  } catch (error) {
-    await pools?.close();
-    throw error;
-  } finally {
-    clearTimeout(note);
-  }
-}
-
-/** Opens pools, after checking the settings; migrates the schema if `options.migrate` allows (`migrated`: the names). Rejects with OpenError. */
-export async function openPools(target: Target, options: OpenOptions) {
-  let pools: Pools | undefined;
-  try {
-    pools = await connectSafely(target, options);
-    const busy = `${target.label} has been at work on the schema for ${reportBusyAfterMs / 1000} s: pg_stat_activity shows what it waits for.`;
-    const note = setTimeout(() => options.logger?.warn(`DATABASE_URL: ${busy}`), reportBusyAfterMs);
-    const migrated = await prepareSchema(pools.keyed, options).finally(() => clearTimeout(note));
-    return { pools, migrated };
+    clearTimeout(notes[0]);
+    const busy = `has been at work on the schema for ${reportBusyAfterMs / 1000} s: pg_stat_activity shows what it waits for.`;
+    notes.push(warnAfter(reportBusyAfterMs, busy));
+    return { pools, migrated: await prepareSchema(pools.keyed, options) };
   } catch (error) {
     await pools?.close();
     const cause = error instanceof ApiError ? error.cause : withAdvice(error);
     const sentence =
       cause instanceof OpenError ? cause.message : `cannot be opened: ${messageOf(cause) || codeOf(cause)}.`;
     throw new OpenError(`${target.label} ${sentence}`);
+  } finally {
+    for (const note of notes) clearTimeout(note);
   }
 }

@@ -22,9 +22,7 @@ export type Pool = ReturnType<typeof createPool>;
 export type Pools = ReturnType<typeof createPools>;
 
 /** Counts since the start, of all pools. */
-function createCounts() {
-  return { errors: createCounters(), failedWrites: createCounters() };
-}
+const createCounts = () => ({ errors: createCounters(), failedWrites: createCounters() });
 
 /** Opens no connection yet: each is opened when work waits for one. With a single connection, there is one pool. */
 export function createPools(
@@ -45,10 +43,10 @@ export function createPools(
     strangers,
     measure() {
       const { errors, failedWrites } = counts;
-      const each = [...all].map((pool) => pool.measure());
-      const sum = (name: keyof (typeof each)[number]) => each.reduce((total, found) => total + found[name], 0);
-      const gauges = { limit: sum('limit'), busy: sum('busy'), waiting: sum('waiting'), abandoned: sum('abandoned') };
-      return { pool: { ...gauges, errors }, failedWrites };
+      const sum = { limit: 0, busy: 0, waiting: 0, abandoned: 0 };
+      for (const found of [...all].map((pool) => pool.measure()))
+        for (const name of ['limit', 'busy', 'waiting', 'abandoned'] as const) sum[name] += found[name];
+      return { pool: { ...sum, errors }, failedWrites };
     },
     close: async () => void (await Promise.all([...all].map((pool) => pool.close()))),
   };
