@@ -3,7 +3,6 @@ import { createHash, randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { pipeline } from 'node:stream/promises';
-import { setImmediate } from 'node:timers/promises';
 import { type ApiError, messageOf } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
@@ -49,8 +48,6 @@ export const transferCommands: Commands = {
             after = page.next;
             written += page.pets.length;
             yield shown(page.pets.map((pet) => `${pet}\n`).join(''));
-            // SQLite's reads of one turn of the event loop share a snapshot, which would hold up checkpoints.
-            await setImmediate();
           }
         }
         if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });

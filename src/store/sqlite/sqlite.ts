@@ -36,10 +36,7 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
     exhausted: ids.exhausted,
     given,
     onFailure: options.metrics?.failed,
-    onCommit(writes) {
-      reader.endSnapshot();
-      options.metrics?.commit(writes);
-    },
+    onCommit: options.metrics?.commit,
   });
   const { list, find, isCurrent } = reader;
   const engine: Engine = {

@@ -42,7 +42,7 @@ function reasonOf(cause: Error): keyof typeof noFailures {
 
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
-  onCommit?: (writes: number) => void;
+  onCommit?: ((writes: number) => void) | undefined;
   onFailure?: ((error: Error, writes: number) => void) | undefined;
   /** Makes the error of an addition after the last id. */
   exhausted?: () => ApiError;

@@ -124,12 +124,12 @@ export const plantedBugs: PlantedBug[] = [
     'no reader sees a page older than an acknowledged write',
   ],
   [
-    'a snapshot serves what the next poll finds',
+    'an animal is read before its state',
     'src/store/sqlite/reader.ts',
-    'if (loopCount !== loops || events !== found || ',
-    'if (',
+    'const state = stateNow();\n      return foundOf(byId.get(id), state);',
+    'return foundOf(byId.get(id), stateNow());',
     'system/sqlite/storage',
-    'a snapshot > that began in setImmediate',
+    'what is current is what is stored',
   ],
   [
     'the state of the store is read a turn earlier',

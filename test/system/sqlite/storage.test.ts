@@ -1,8 +1,9 @@
 /** Tests of the SQLite store: its file, reads, writes, errors, migrations, and files that it refuses. */
 import { once } from 'node:events';
 import fs from 'node:fs';
-import net from 'node:net';
 import path from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey } from '../../../src/core/accounts.ts';
@@ -15,8 +16,6 @@ import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file
 import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { change } from '../../support/commands.ts';
-import { openSocket } from '../../support/process.ts';
-import { listen } from '../../support/raw.ts';
 import { biscuit, countCommits, open } from '../../support/store.ts';
 import { addAccount, addKey } from '../../support/store-file.ts';
 
@@ -109,22 +108,6 @@ describe('the file', () => {
 });
 
 describe('reading', () => {
-  test('every list walks the rowid or the index and sorts nothing', async () => {
-    const prepare = vi.spyOn(Database.prototype, 'prepare');
-    const { file } = await openSqlite();
-    const lists = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /FROM pet WHERE .* LIMIT/.test(sql));
-    const other = openOther(file);
-    const plans = lists.map((sql) => {
-      const parameters = Array(sql.split('?').length - 1).fill(1);
-      const steps = other.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters) as { detail: string }[];
-      return steps.map(({ detail }) => detail).join();
-    });
-    expect(plans).toEqual([
-      'SEARCH pet USING INTEGER PRIMARY KEY (rowid>?)',
-      'SEARCH pet USING INDEX pet_status_id (status=? AND id>?)',
-    ]);
-  });
-
   test.each(['pet', 'pet_revision'] as const)('a damaged table gets 503 service_unavailable: %s', async (table) => {
     const { pets } = (await openDamaged(table)).store;
     const refused = { ...unavailable, cause: { code: 'SQLITE_CORRUPT' } };
@@ -133,61 +116,63 @@ describe('reading', () => {
   });
 });
 
-describe('a snapshot', () => {
-  /** A store, the commit of another program, and a socket that the event loop's next poll finds after `send` was called. */
-  async function start() {
-    // Otherwise its age may end it first.
-    vi.useFakeTimers({ toFake: ['performance'] });
-    onTestFinished(() => void vi.useRealTimers());
-    const { store, file } = await openSqlite();
-    const other = openOther(file);
-    other.pragma('synchronous = OFF');
-    const insert = other.prepare(insertPet);
-    const server = net.createServer();
-    const accepted = once(server, 'connection');
-    const client = await openSocket(await listen(server));
-    const [socket] = (await accepted) as [net.Socket];
-    onTestFinished(() => void socket.destroy());
-    return {
-      read: async () => (await store.pets.list({ limit: 100, after: 0n })).pets.length,
-      commit: () => void insert.run(),
-      send: () => void client.write('x'),
-      received: (act: () => void) => void socket.once('data', act),
-    };
-  }
-
-  // After callbacks of setImmediate and of timers, a poll comes before the next callbacks of setImmediate.
-  test.each<[phase: string, enter: (act: () => void) => void]>([
-    ['setImmediate', setImmediate],
-    ['a timer', (act) => setTimeout(act, 1)],
-    ['a poll', (act) => fs.stat('.', act)],
-  ])('that began in %s serves no request that comes after the commit of another process', async (_, enter) => {
-    const { read, commit, send, received } = await start();
-    for (let count = 0; count < 5; count++) {
-      const counts = new Promise<Promise<number>[]>((resolve) => {
-        enter(() => {
-          const before = read();
-          commit();
-          send();
-          received(() => resolve([before, read()]));
-        });
-      });
-      expect(await Promise.all(await counts)).toEqual([count, count + 1]);
-    }
-  });
-
-  test('is shared by the reads between two polls, and ends with them', async () => {
-    const { read, commit } = await start();
-    const counts = await new Promise<Promise<number>[]>((resolve) => {
-      setImmediate(() => {
-        const first = read();
-        commit();
-        setImmediate(() => resolve([first, second, read()]));
-        const second = read();
+test('a read sees the commit of another process that came before it, in whatever phase of the event loop', async () => {
+  const { store, file } = await openSqlite();
+  const insert = openOther(file).prepare(insertPet);
+  const read = async () => {
+    const { pets, state } = await store.pets.list({ limit: 100, after: 0n });
+    return { pets: pets.length, state };
+  };
+  const phases = [
+    (act: () => void) => void setImmediate().then(act),
+    (act: () => void) => setTimeout(act, 1),
+    (act: () => void) => fs.stat('.', act),
+  ];
+  for (const [count, enter] of phases.entries()) {
+    const reads = await new Promise<Promise<unknown>[]>((resolve) => {
+      enter(() => {
+        const before = read();
+        insert.run();
+        const current = before.then(({ state }) => store.pets.isCurrent(state));
+        resolve([before, read(), store.pets.find(BigInt(count + 1)), current]);
       });
     });
-    expect(await Promise.all(counts)).toEqual([0, 0, 1]);
+    expect(await Promise.all(reads)).toMatchObject([
+      { pets: count },
+      { pets: count + 1 },
+      { pet: expect.stringContaining('"x"') },
+      false,
+    ]);
+  }
+});
+
+test('what is current is what is stored, whenever another process commits', async () => {
+  const { store, file } = await openSqlite();
+  await store.pets.add(biscuit);
+  const worker = new Worker(
+    `const { workerData, parentPort } = require('node:worker_threads');
+     const Database = require('better-sqlite3');
+     const connection = new Database(workerData);
+     connection.pragma('synchronous = OFF');
+     const update = connection.prepare("UPDATE pet SET name = ?");
+     for (let count = 0; count < 5000; count++) update.run(String(count));
+     parentPort.postMessage('done');`,
+    { eval: true, workerData: file },
+  );
+  let isDone = false;
+  const done = once(worker, 'message').then(() => {
+    isDone = true;
   });
+  const stored = openOther(file).prepare('SELECT json FROM pet').pluck();
+  while (!isDone) {
+    for (let times = 0; times < 50; times++) {
+      const { pet, state } = await store.pets.find(1n);
+      const now = stored.get();
+      if (await store.pets.isCurrent(state)) expect(pet).toBe(now);
+    }
+    await setImmediate();
+  }
+  await done;
 });
 
 describe('writing', () => {
