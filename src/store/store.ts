@@ -54,22 +54,3 @@ export interface OpenOptions {
 export function unavailable(cause: unknown): ApiError {
   return new ApiError('service_unavailable', undefined, { cause });
 }
-
-/** Follows the ids that animals are given. */
-export function followIds(logger: StoreLogger | undefined) {
-  let left = Number.MAX_SAFE_INTEGER;
-  let isLogged = false;
-  return {
-    left: () => left,
-    given(id: number): void {
-      left = Number.MAX_SAFE_INTEGER - id;
-    },
-    /** The error of an addition that finds no id. Without a cause, which would be a line in the log for each request. */
-    exhausted(): ApiError {
-      left = 0;
-      if (!isLogged) logger?.warn('no id is left for another animal: creates get 503, and reads go on');
-      isLogged = true;
-      return unavailable(undefined);
-    },
-  };
-}

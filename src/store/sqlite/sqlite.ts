@@ -3,7 +3,7 @@ import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
 import { selectKey } from '../accounts.ts';
 import type { Engine } from '../engine.ts';
-import { followIds, type OpenOptions } from '../store.ts';
+import type { OpenOptions } from '../store.ts';
 import { watchFile } from './connection.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';
@@ -30,10 +30,8 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
   const reader = startReader(file);
   // Now SQLite has opened the log and its index.
   const refuseMoved = watchFile(file, given);
-  const ids = followIds(options.logger);
   const writer = startWriter(file, {
     ...options,
-    exhausted: ids.exhausted,
     given,
     onFailure: options.metrics?.failed,
     onCommit: options.metrics?.commit,
@@ -51,10 +49,8 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
         const category = String(categoryId);
         const row = { name, categoryId: category, status, retry, keyId, at: options.now().getTime() };
         return writer.addPet(row, (outcome) => {
-          if (typeof outcome === 'number') {
-            ids.given(outcome);
+          if (typeof outcome === 'number')
             return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
-          }
           return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;
         });
       },
@@ -71,7 +67,6 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
     },
 
     measure: () => ({
-      idsLeft: ids.left(),
       waitingWrites: writer.waiting(),
       walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,
       failedWrites: writer.failedWrites,

@@ -4,7 +4,7 @@ import { ApiError, codeOf } from '../../core/errors.ts';
 import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
-import { type NewPetRow, noIdLeft, type PetOutcome, type Write } from './commands.ts';
+import type { NewPetRow, PetOutcome, Write } from './commands.ts';
 import { translate } from './connection.ts';
 import type { Reply, Request } from './writer-thread.ts';
 
@@ -21,6 +21,9 @@ const maxYoungGenerationSizeMb = 12;
  * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018). This process must not acknowledge any more writes.
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
+
+/** The id of an animal is beyond its constraint, or beyond 64 bits. Every other CHECK holds what was validated before. */
+const noIdLeft = /^SQLITE_(CONSTRAINT_CHECK|MISMATCH)$/;
 
 /** Maximum number of waiting writes: while a disk hangs, clients give up and others come, but their writes stay. */
 const maxWaiting = 4000;
@@ -44,17 +47,12 @@ interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: ((writes: number) => void) | undefined;
   onFailure?: ((error: Error, writes: number) => void) | undefined;
-  /** Makes the error of an addition after the last id. */
-  exhausted?: () => ApiError;
   /** The path of the file in the settings, which may be a link. */
   given?: string;
 }
 
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(
-  file: string,
-  { onFatal, logger, onCommit, onFailure, exhausted = () => unavailable(undefined), given = file }: WriterOptions,
-) {
+export function startWriter(file: string, { onFatal, logger, onCommit, onFailure, given = file }: WriterOptions) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: [file, given],
     resourceLimits: { maxYoungGenerationSizeMb },
@@ -121,7 +119,7 @@ export function startWriter(
       return;
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
-    fail(answered, cause, reply.error.code === noIdLeft ? exhausted() : translate(cause));
+    fail(answered, cause, noIdLeft.test(String(reply.error.code)) ? unavailable(cause) : translate(cause));
     if (fatal.test(String(reply.error.code))) {
       fsyncError = cause;
       giveUp(cause);
