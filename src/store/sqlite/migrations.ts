@@ -1,5 +1,5 @@
 /** Applies and records each SQL file of migrations/sqlite once, in order, each in its own transaction. */
-import Database from 'better-sqlite3';
+import type Database from 'better-sqlite3';
 import { quoted } from '../../core/schema.ts';
 import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState, saysOldest } from '../migrations.ts';
 
@@ -56,40 +56,26 @@ export function readState(connection: Database.Database): SchemaState {
   return { version: Math.max(version, Number(latest)), oldest: { release: release ?? '', version } };
 }
 
-/** White space and comments, which mean nothing; and what is quoted, in which they do. */
-const blanks = /('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|[ \t\n\f\r])+/g;
-
-/** Each statement of the schema, after its type and name: SQLite runs the statement, whatever its row says that it is. */
-const readSchema = (connection: Database.Database) =>
-  connection
-    .prepare<[], [string, string]>(
-      "SELECT format('%s %s', type, name), CAST(sql AS TEXT) FROM sqlite_schema WHERE sql <> ''",
-    )
-    .raw()
-    .all()
-    .map(([what, text]) => [what, text.replace(blanks, (_, kept = ' ') => kept)] as const);
-
-/** What may stand in a store besides: an index that is not unique, and the tables of ANALYZE and of Litestream. */
-function isHarmless(what: string, text: string): boolean {
-  if (text.startsWith('CREATE INDEX ')) return true;
-  return text.startsWith('CREATE TABLE ') && /^table (?:sqlite_stat\d|_litestream_\w+)$/.test(what);
-}
-
-/** How the schema differs from that of the migrations up to its version. Later migrations are not known. */
+/**
+ * Triggers that no migration makes, which could change what is stored, and triggers and indexes that are missing: by name. The migrations after the schema's
+ * version do not count, and of a later schema nothing is known.
+ */
 export function differencesOf(connection: Database.Database): string[] {
-  const version = currentVersion(connection);
+  const { version } = readState(connection);
   const migrations = readMigrations('sqlite');
   if (version > latestOf(migrations)) return [];
-  const model = new Database(':memory:');
-  for (const migration of migrations) if (migration.version <= version) model.exec(migration.text);
-  const made = new Map(readSchema(model));
-  model.close();
-  const found = readSchema(connection);
-  const names = new Set(found.map(([what]) => what));
+  const made = migrations
+    .filter((migration) => migration.version <= version)
+    .flatMap(({ text }) => [...text.matchAll(/^CREATE (TRIGGER|INDEX) (\w+)/gm)])
+    .map(([, type = '', name]) => `${type.toLowerCase()} ${name}`);
+  const found = connection
+    .prepare<[], string>("SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')")
+    .pluck()
+    .all();
+  const added = found.filter((what) => what.startsWith('trigger ') && !made.includes(what));
+  const missing = made.filter((what) => !found.includes(what));
   return [
-    ...found
-      .filter(([what, sql]) => made.get(what) !== sql && (made.has(what) || !isHarmless(what, sql)))
-      .map(([what]) => `${quoted(what).slice(1, -1)} is ${made.has(what) ? 'changed' : 'added'}`),
-    ...[...made.keys()].filter((what) => !names.has(what)).map((what) => `${what} is missing`),
+    ...added.map((what) => `${quoted(what).slice(1, -1)} is added`),
+    ...missing.map((what) => `${what} is missing`),
   ];
 }

@@ -140,12 +140,9 @@ export function readHeader(file: string): Buffer {
   return header;
 }
 
-/** Differences of a schema that its sentence names. */
-const maxNamed = 20;
-
 /**
- * False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. What others have added could change what
- * is stored: a trigger can delete animals.
+ * False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. A trigger that others have added can
+ * delete animals.
  */
 function isStore(connection: Database.Database, file: string): boolean {
   // One snapshot: another process may be creating the store.
@@ -156,7 +153,7 @@ function isStore(connection: Database.Database, file: string): boolean {
     if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
     const obstacle = obstacleOf(readState(connection), latestVersion());
     if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
-    const differences = differencesOf(connection).slice(0, maxNamed).join(', ');
+    const differences = differencesOf(connection).slice(0, 20).join(', ');
     if (differences) throw new OpenError(`${file} has a schema that no release makes: ${differences}.`);
     return true;
   });

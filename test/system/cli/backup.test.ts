@@ -65,30 +65,6 @@ describe('check', () => {
         ),
       'Row 1 of api_key refers to a missing row of account.',
     ],
-    [
-      'a scope that no release gives',
-      (file) =>
-        change(
-          file,
-          `INSERT INTO account (id, name, created_at) VALUES (1, 'zoo', 0);
-           INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
-           SELECT 1, 'x', 'x', randomblob(32), value, 0
-           FROM json_each('["pets:read", "pets:write pets:read", "pets:read admin", ""]')`,
-        ),
-      'Row 3 of api_key has scopes that no release gives.\nRow 4 of api_key has scopes that no release gives.',
-    ],
-    [
-      'ids that no client can read, or no list shows',
-      (file) =>
-        change(
-          file,
-          `INSERT INTO account (id, name, created_at) VALUES (9007199254740991, 'a', 0), (-1, 'b', 0);
-           UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'pet'`,
-        ),
-      ['-1 of account', '9223372036854775807 of sqlite_sequence']
-        .map((what) => `The id ${what} is not from 1 to 9007199254740991.`)
-        .join('\n'),
-    ],
   ])('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
     const { folder, store, at } = await commandFolder(tabby);
     fs.renameSync(store, at('copy.db'));

@@ -1,4 +1,4 @@
-/** Tests that a store's schema must be that of the migrations: what others have added to it could change what is stored. */
+/** Tests that a store must have the triggers and indexes of the migrations, and no other triggers: those could change what is stored. */
 import fs from 'node:fs';
 import { expect, test } from 'vitest';
 import { readMigrations } from '../../../src/store/migrations.ts';
@@ -10,44 +10,17 @@ import { makeOlder } from '../../support/store-file.ts';
 
 const now = () => new Date();
 
-const unsafely = (sql: string) => `PRAGMA writable_schema = ON; ${sql}; PRAGMA writable_schema = OFF`;
-
 /** What a change makes of a store, as the sentence that refuses it names it. */
 const foreign: [what: string, sql: string][] = [
   ['trigger thief is added', 'CREATE TRIGGER thief AFTER INSERT ON pet BEGIN DELETE FROM pet WHERE id < NEW.id; END'],
-  ['trigger pet_deleted is missing', 'DROP TRIGGER pet_deleted'],
-  [
-    'trigger pet_deleted is changed',
-    'DROP TRIGGER pet_deleted; CREATE TRIGGER pet_deleted AFTER DELETE ON pet BEGIN DELETE FROM message; END',
-  ],
-  ['view mine is added', 'CREATE VIEW mine AS SELECT 1'],
-  [
-    'view migration is added',
-    `PRAGMA user_version = 9; DROP TABLE migration; CREATE VIEW migration AS
-     WITH RECURSIVE endless (version, name) AS (SELECT 1, 'x' UNION ALL SELECT version + 1, name FROM endless) SELECT * FROM endless`,
-  ],
-  ['table mine is added', 'CREATE TABLE mine (account_id REFERENCES account (id))'],
-  ['table _litestream is added', 'CREATE TABLE _litestream (id)'],
   [
     'trigger _litestream_seq is added',
     'CREATE TRIGGER _litestream_seq AFTER INSERT ON account BEGIN DELETE FROM pet; END',
   ],
-  ['index mine is added', 'CREATE UNIQUE INDEX mine ON pet (name)'],
-  ['index pet_status_id is missing', 'DROP INDEX pet_status_id'],
-  ['table message is missing, index message_account_id is missing', 'DROP TABLE message'],
-  ['table message is changed', 'ALTER TABLE message ADD COLUMN mine TEXT'],
-  [
-    'table pet is changed',
-    unsafely(`UPDATE sqlite_schema SET sql = replace(sql, 'BETWEEN 1 AND 9007199254740991', '> 0') WHERE name = 'pet'`),
-  ],
-  // What stood behind the comment is now part of it.
-  [
-    'table api_key is changed',
-    unsafely(
-      `UPDATE sqlite_schema SET sql = replace(sql, 'of the key' || char(10), 'of the key ') WHERE name = 'api_key'`,
-    ),
-  ],
   ['trigger a\\nb\\u001b is added', 'CREATE TRIGGER "a\nb\u001b" AFTER INSERT ON pet BEGIN SELECT 1; END'],
+  ['trigger pet_deleted is missing', 'DROP TRIGGER pet_deleted'],
+  ['index pet_status_id is missing', 'DROP INDEX pet_status_id'],
+  ['index message_account_id is missing, index message_created_at is missing', 'DROP TABLE message'],
 ];
 
 test.each(foreign)('a store is refused, and left as it is: %s', async (what, sql) => {
@@ -74,12 +47,6 @@ test.each([
   ],
   ['ANALYZE', 'ANALYZE'],
   ['a further index', 'CREATE INDEX mine ON pet (name)'],
-  [
-    'other white space and comments',
-    unsafely(
-      `UPDATE sqlite_schema SET sql = replace(replace(replace(sql, ' -- ', char(10, 9) || '--'), 'SHA', 'the SHA'), char(10) || '  ', char(13, 10, 9))`,
-    ),
-  ],
 ])('a store is opened with %s', async (_, sql) => {
   const { store, at, run } = await commandFolder(biscuit);
   change(store, sql);
@@ -93,8 +60,8 @@ test.each(readMigrations('sqlite'))('a store with the schema of version $version
   const file = `${temporaryFolder()}/store.db`;
   makeOlder(file, version);
   openExisting(file).close();
-  change(file, 'CREATE VIEW mine AS SELECT 1');
-  expect(() => prepareStore(file, { now })).toThrow('view mine is added.');
-  change(file, 'DROP VIEW mine');
+  change(file, 'CREATE TRIGGER mine AFTER INSERT ON pet BEGIN SELECT 1; END');
+  expect(() => prepareStore(file, { now })).toThrow('trigger mine is added.');
+  change(file, 'DROP TRIGGER mine');
   prepareStore(file, { now });
 });
