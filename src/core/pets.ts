@@ -142,7 +142,7 @@ export interface Pets {
 export function petJson(
   id: bigint | number | string,
   name: string,
-  categoryId: bigint | string,
+  categoryId: bigint | number | string,
   status: string,
 ): PetJson {
   return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;

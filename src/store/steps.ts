@@ -13,7 +13,7 @@ class Fragment {
   }
 }
 
-/** Text that is part of the statement, such as a list of columns: always the same text in the same place. */
+/** Text that is part of the statement, such as a list of columns. Never of a request: each text is prepared once, and kept. */
 export const raw = (text: string) => new Fragment(text);
 
 /** Locks a row until the commit, also against rows that refer to it. SQLite has one writer at a time. */
@@ -32,7 +32,7 @@ export const eachOf = new Fragment('json_each', 'json_array_elements');
 export const retryRow = new Fragment('(account_id, operation, key)', 'ctid');
 export const retryRows = new Fragment('account_id, operation, key', 'ctid');
 
-/** A statement. The engines prepare each place in the source once. */
+/** A statement. The engines prepare each text once. */
 interface Step {
   texts: TemplateStringsArray;
   given: readonly unknown[];
@@ -41,10 +41,7 @@ interface Step {
 /** Yields statements, and returns the outcome. */
 export type Steps<Outcome> = Generator<Step, Outcome, unknown[]>;
 
-/**
- * A statement, whose values become parameters: `yield*` it to get its rows. Select integers that may be beyond 2^53 (pet.category_id) as text: SQLite's would
- * be rounded.
- */
+/** A statement, whose values become parameters: `yield*` it to get its rows. An integer beyond 2^53 (pet.category_id) is a bigint there, others are numbers. */
 export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Steps<Row[]> {
   return (yield { texts, given }) as Row[];
 }

@@ -75,14 +75,17 @@ function setUp(connection: Database.Database): void {
 const toSqlite = (value: unknown) =>
   value instanceof Object && !Buffer.isBuffer(value) ? Buffer.from(value as Buffer) : value;
 
+/** Integers as numbers; as bigint if a number cannot hold them. */
+const fromSqlite = (value: unknown) =>
+  typeof value === 'bigint' && Number.isSafeInteger(Number(value)) ? Number(value) : value;
+
 /** Returns a function that runs steps synchronously, in the transaction that is open, if any. It throws SQLite errors. */
 export function createRunner(connection: Database.Database): <Result>(steps: Steps<Result>) => Result {
-  const prepared = new Map<TemplateStringsArray, Database.Statement>();
+  const prepared = new Map<string, Database.Statement<unknown[], Record<string, unknown>>>();
 
-  function prepare(texts: TemplateStringsArray, given: readonly unknown[]) {
-    // Steps select integers below 2^53 only, and pet.category_id as text.
-    const statement = connection.prepare(textFor('sqlite', texts, given)).safeIntegers(false);
-    prepared.set(texts, statement);
+  function prepare(text: string) {
+    const statement = connection.prepare<unknown[], Record<string, unknown>>(text).safeIntegers(true);
+    prepared.set(text, statement);
     return statement;
   }
 
@@ -90,10 +93,14 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
     let step = steps.next();
     while (!step.done) {
       const { texts, given } = step.value;
-      const statement = prepared.get(texts) ?? prepare(texts, given);
+      const text = textFor('sqlite', texts, given);
+      const statement = prepared.get(text) ?? prepare(text);
       const values = valuesOf(given).map(toSqlite);
-      if (statement.reader) step = steps.next(statement.all(...values));
-      else {
+      if (statement.reader) {
+        const rows = statement.all(...values);
+        for (const row of rows) for (const name in row) row[name] = fromSqlite(row[name]);
+        step = steps.next(rows);
+      } else {
         statement.run(...values);
         step = steps.next([]);
       }
@@ -102,8 +109,22 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
   };
 }
 
-// Primary result codes (https://sqlite.org/rescode.html) caused by the disk, the file or another process, not by a bug in this code.
-const environmental = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
+/** The primary result code of an SQLite error; extended ones add to its name (https://sqlite.org/rescode.html). */
+export const primaryCodeOf = (error: unknown) => codeOf(error).split('_', 2).join('_');
+
+/** Caused by the disk, the file or another process, not by a bug in this code. */
+const environmental: ReadonlySet<string> = new Set([
+  'SQLITE_BUSY',
+  'SQLITE_LOCKED',
+  'SQLITE_NOMEM',
+  'SQLITE_READONLY',
+  'SQLITE_IOERR',
+  'SQLITE_CORRUPT',
+  'SQLITE_FULL',
+  'SQLITE_CANTOPEN',
+  'SQLITE_PROTOCOL',
+  'SQLITE_NOTADB',
+]);
 
 /** Turns a driver error into ApiError `service_unavailable` if the environment caused it; returns any other error unchanged. */
-export const translate = (error: unknown) => (environmental.test(codeOf(error)) ? unavailable(error) : error);
+export const translate = (error: unknown) => (environmental.has(primaryCodeOf(error)) ? unavailable(error) : error);

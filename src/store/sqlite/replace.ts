@@ -2,9 +2,10 @@
 import fs from 'node:fs';
 import { platform } from 'node:os';
 import Database from 'better-sqlite3';
-import { codeOf, messageOf } from '../../core/errors.ts';
+import { messageOf } from '../../core/errors.ts';
 import { inShell, makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
+import { primaryCodeOf } from './connection.ts';
 import { openExisting, readHeader, retryWhileBusy } from './store-file.ts';
 
 /** How long to wait for commands that are just finishing. */
@@ -46,9 +47,9 @@ function lockTarget(file: string): Database.Database | undefined {
     const isDatabase = readHeader(file).toString('latin1').startsWith('SQLite format 3\0');
     return isDatabase && canRenameOpen ? lockOut(file) : undefined;
   } catch (error) {
-    const code = codeOf(error);
-    if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return undefined;
-    if (code.startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: close the program that has it open.`);
+    const code = primaryCodeOf(error);
+    if (['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(code)) return undefined;
+    if (code === 'SQLITE_BUSY') throw new CopyError(`${file} is in use: close the program that has it open.`);
     throw new CopyError(
       `${file} cannot be locked (${messageOf(error)}): make sure that no program has it open, then run rm ${inShell(file)} and repeat the command.`,
     );

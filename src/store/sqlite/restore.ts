@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
-import { codeOf, messageOf } from '../../core/errors.ts';
+import { messageOf } from '../../core/errors.ts';
 import {
   isSame,
   makeFile,
@@ -17,7 +17,7 @@ import {
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
-import { openConnection } from './connection.ts';
+import { openConnection, primaryCodeOf } from './connection.ts';
 import { expectAnimals, lockOut, placeLocked } from './replace.ts';
 import { openExisting, prepareStore, readHeader, refuseLost } from './store-file.ts';
 
@@ -83,7 +83,7 @@ function lock(file: string): Database.Database | undefined {
     return connection;
   } catch (error) {
     connection?.close();
-    if (codeOf(error).startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: stop the server first.`);
+    if (primaryCodeOf(error) === 'SQLITE_BUSY') throw new CopyError(`${file} is in use: stop the server first.`);
     throw new CopyError(
       `${file} cannot be locked (${messageOf(error)}): make sure that no server is running, then move ${file}* elsewhere.`,
     );

@@ -7,7 +7,7 @@ import { codeOf, messageOf } from '../../core/errors.ts';
 import { isOther, makeFolder, sidecarFiles, sidecarsOf } from '../files.ts';
 import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import { checkpoint, openConnection, openReader, writeTimeoutMs } from './connection.ts';
+import { checkpoint, openConnection, openReader, primaryCodeOf, writeTimeoutMs } from './connection.ts';
 import { currentVersion, differencesOf, latestVersion, migrate, readState } from './migrations.ts';
 
 /** "ANML" in ASCII: marks every store file (https://sqlite.org/pragma.html#pragma_application_id). */
@@ -92,7 +92,7 @@ function checkpointIfRoom(connection: Database.Database): void {
   try {
     checkpoint(connection);
   } catch (error) {
-    if (!/^SQLITE_(FULL|IOERR_WRITE)$/.test(codeOf(error))) throw error;
+    if (!['SQLITE_FULL', 'SQLITE_IOERR_WRITE'].includes(codeOf(error))) throw error;
   }
 }
 
@@ -103,8 +103,8 @@ export function retryWhileBusy<Result>(act: () => Result): Result {
     try {
       return act();
     } catch (error) {
-      const code = codeOf(error instanceof OpenError ? error.cause : error);
-      if (!code.startsWith('SQLITE_BUSY') || performance.now() >= deadline) throw error;
+      const code = primaryCodeOf(error instanceof OpenError ? error.cause : error);
+      if (code !== 'SQLITE_BUSY' || performance.now() >= deadline) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
     }
   }
@@ -217,7 +217,7 @@ const shmBytes = 32 * 1024;
  */
 function systemErrorOf(file: string, error: unknown): unknown {
   if (error instanceof Error && 'syscall' in error) return error;
-  if (/^SQLITE_(NOTADB|CORRUPT)/.test(codeOf(error))) return undefined;
+  if (['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(primaryCodeOf(error))) return undefined;
   const folder = path.dirname(file);
   try {
     fs.closeSync(fs.openSync(file, 'r+'));

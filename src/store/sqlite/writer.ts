@@ -1,11 +1,11 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
-import { ApiError, codeOf } from '../../core/errors.ts';
+import { ApiError } from '../../core/errors.ts';
 import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
-import { translate } from './connection.ts';
+import { primaryCodeOf, translate } from './connection.ts';
 import type { Reply, Request } from './writer-thread.ts';
 
 interface Waiting {
@@ -20,28 +20,23 @@ const maxYoungGenerationSizeMb = 12;
  * After a failed fsync, the content on disk is unknown, and a second fsync may wrongly succeed (https://sqlite.org/rescode.html,
  * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018). This process must not acknowledge any more writes.
  */
-const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
+const fatal = ['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'];
 
 /** The id of an animal is beyond its constraint, or beyond 64 bits. Every other CHECK holds what was validated before. */
-const noIdLeft = /^SQLITE_(CONSTRAINT_CHECK|MISMATCH)$/;
+const noIdLeft = ['SQLITE_CONSTRAINT_CHECK', 'SQLITE_MISMATCH'];
 
 /** Maximum number of waiting writes: while a disk hangs, clients give up and others come, but their writes stay. */
 const maxWaiting = 4000;
 
 const noFailures = { disk_full: 0, locked: 0, io: 0, other: 0 };
 
-/** Primary result codes with a reason of their own (https://sqlite.org/rescode.html). */
+/** Primary result codes with a reason of their own. */
 const reasons: Readonly<Record<string, keyof typeof noFailures>> = {
   SQLITE_FULL: 'disk_full',
   SQLITE_BUSY: 'locked',
   SQLITE_LOCKED: 'locked',
   SQLITE_IOERR: 'io',
 };
-
-function reasonOf(cause: Error): keyof typeof noFailures {
-  const [primary = ''] = /^SQLITE_[A-Z]+/.exec(codeOf(cause)) ?? [];
-  return reasons[primary] ?? 'other';
-}
 
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
@@ -96,7 +91,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
     for (const { reject } of writes) reject(failure);
-    failedWrites[reasonOf(cause)] += writes.length;
+    failedWrites[reasons[primaryCodeOf(cause)] ?? 'other'] += writes.length;
     if (writes.length > 0) onFailure?.(cause, writes.length);
   }
 
@@ -118,9 +113,10 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
       sendSoon();
       return;
     }
-    const cause = Object.assign(new Error(reply.error.message), reply.error);
-    fail(answered, cause, noIdLeft.test(String(reply.error.code)) ? unavailable(cause) : translate(cause));
-    if (fatal.test(String(reply.error.code))) {
+    const { code = '', message } = reply.error;
+    const cause = Object.assign(new Error(message), { code });
+    fail(answered, cause, noIdLeft.includes(code) ? unavailable(cause) : translate(cause));
+    if (fatal.includes(code)) {
       fsyncError = cause;
       giveUp(cause);
       return;

@@ -10,9 +10,10 @@ import { hashKey } from '../../../src/core/accounts.ts';
 import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { prepareCommands, type Write } from '../../../src/store/sqlite/commands.ts';
-import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
+import { createRunner, openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
 import { restoreStore } from '../../../src/store/sqlite/restore.ts';
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
+import { raw, sql } from '../../../src/store/steps.ts';
 import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { change } from '../../support/commands.ts';
@@ -173,6 +174,16 @@ test('what is current is what is stored, whenever another process commits', asyn
     await setImmediate();
   }
   await done;
+});
+
+test('a text that varies runs as it is, and integers beyond 2^53 are exact', () => {
+  const connection = openConnection(makeStore());
+  onTestFinished(() => void connection.close());
+  const run = createRunner(connection);
+  const select = (text: string, value: bigint | number) => run(sql`SELECT ${raw(text)} AS a, ${value} AS b`);
+  expect(select('1', 2n ** 53n)).toEqual([{ a: 1, b: 2n ** 53n }]);
+  expect(select("'x'", 2n ** 53n - 1n)).toEqual([{ a: 'x', b: 2 ** 53 - 1 }]);
+  expect(run(sql`SELECT CAST(-9223372036854775808 AS INTEGER) AS a`)).toEqual([{ a: -(2n ** 63n) }]);
 });
 
 describe('writing', () => {
