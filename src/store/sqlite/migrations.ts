@@ -1,7 +1,7 @@
 /** Applies and records each SQL file of migrations/sqlite once, in order, each in its own transaction. */
 import type Database from 'better-sqlite3';
 import { quoted } from '../../core/schema.ts';
-import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState, saysOldest } from '../migrations.ts';
+import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 
 /** The schema version that this release reads and writes. */
 export const latestVersion = () => latestOf(readMigrations('sqlite'));
@@ -23,10 +23,6 @@ export function migrate(connection: Database.Database, applicationId: number, no
     });
     if (currentVersion(connection) < version) step.immediate();
   }
-  const correct = connection.transaction(() => {
-    if (!saysOldest(readState(connection), migrations)) recordOldest(connection, migrations);
-  });
-  if (!saysOldest(readState(connection), migrations)) correct.immediate();
   return done;
 }
 

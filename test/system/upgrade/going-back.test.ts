@@ -1,5 +1,4 @@
 /** Tests that this release opens the stores of older ones, and that a release runs on the schema of a later one, or refuses it in one sentence. */
-import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { latestOf, oldestOn, readMigrations } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, toKeys } from '../../support/account-pages.ts';
@@ -50,17 +49,6 @@ describe.each(['sqlite', 'postgres'] as const)('%s', (engine) => {
 
   const namesOf = async (server: Server, key: string) =>
     (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
-
-  test.runIf(onSqlite)('a store that a checkout with CRLF has made opens in earlier releases again', async () => {
-    const url = await newUrl();
-    await (await open(url)).close();
-    const database = new Database(url.slice('sqlite:'.length));
-    database.exec(`UPDATE migration SET name = '' WHERE version = 0; PRAGMA user_version = ${latest}`);
-    database.close();
-    expect(await recordOf(url)).toEqual({ ...complete, compared: latest, release: '' });
-    await (await open(url)).close();
-    expect(await recordOf(url)).toEqual(complete);
-  });
 
   test.for(releases)('a store of release %s is migrated, and nothing is lost', async (release, { skip }) => {
     const missing = missingRelease(release);
