@@ -179,8 +179,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a failed fsync is ignored',
     'src/store/sqlite/writer.ts',
-    'SQLITE_IOERR_(DIR_)?FSYNC',
-    'never',
+    "'SQLITE_IOERR_FSYNC', ",
+    '',
     'system/disk/disk',
     'a failed fsync of store.db-wal',
   ],
