@@ -26,7 +26,11 @@ export function prepareStore(file: string, { now, logger }: Pick<OpenOptions, 'n
       refuseLost(file);
       // Before the store: another process may be creating it.
       const obstacle = sidecarsOf(file);
-      if (fs.existsSync(file)) inspect(file);
+      if (fs.existsSync(file))
+        openFor(file, (connection) => {
+          isStore(connection, file);
+          connection.close();
+        });
       else if (obstacle) throw new OpenError(obstacle);
       // SQLite would make it readable for everybody. It gives the WAL the mode of the file.
       else fs.closeSync(fs.openSync(file, 'a', 0o600));
@@ -110,27 +114,6 @@ export function retryWhileBusy<Result>(act: () => Result): Result {
   }
 }
 
-/** Throws OpenError unless the file is empty or a store that this release supports. Files of other applications stay as they are. */
-function inspect(file: string): void {
-  // Only a connection that can write rolls back the journal of a process that was killed while it created the store or locked it to restore
-  // a backup (https://sqlite.org/rescode.html#readonly_rollback).
-  const isInterrupted = fs.existsSync(`${file}-journal`) && isCreated(file);
-  const connection = isInterrupted ? new Database(file) : openReader(file);
-  try {
-    isStore(connection, file);
-  } finally {
-    connection.close();
-  }
-}
-
-/** Whether the file carries the application id, or has no more than the first page, and so no table (https://sqlite.org/fileformat.html). */
-function isCreated(file: string): boolean {
-  return isMarked(file) || fs.statSync(file).size <= readHeader(file).readUInt16BE(16);
-}
-
-/** Whether the file carries the application id. */
-const isMarked = (file: string) => readHeader(file).readUInt32BE(68) === applicationId;
-
 /** The header of an SQLite database, filled with zeros if the file is shorter. Closing the file drops this process's locks on it. */
 export function readHeader(file: string): Buffer {
   const header = Buffer.alloc(100);
@@ -164,9 +147,15 @@ function isStore(connection: Database.Database, file: string): boolean {
 const incomplete =
   'holds no store: a copy or a command was interrupted. If it is no backup, but the store itself, start the server or run animal-store migrate to complete it.';
 
-/** Lets SQLite roll back what a process had not committed in a store when it was killed, such as `restore`: a connection that only reads cannot. */
+/**
+ * Lets SQLite roll back what a process had not committed in a store when it was killed, while it created it or locked it to restore a backup: a connection
+ * that only reads cannot (https://sqlite.org/rescode.html#readonly_rollback). Files of other applications stay as they are: one with the application id, or
+ * with no more than the first page, and so no table (https://sqlite.org/fileformat.html), is none of them.
+ */
 function recover(file: string): void {
-  if (!fs.existsSync(`${file}-journal`) || !isMarked(file)) return;
+  if (!fs.existsSync(`${file}-journal`)) return;
+  const header = readHeader(file);
+  if (header.readUInt32BE(68) !== applicationId && fs.statSync(file).size > header.readUInt16BE(16)) return;
   const connection = new Database(file);
   try {
     connection.pragma('schema_version');

