@@ -49,15 +49,6 @@ export interface SchemaState {
   oldest: OldestRelease;
 }
 
-/**
- * Whether a store with the schema of this release names the oldest release that can run on it. Up to 2.5.1, migrations with CRLF made stores without
- * that name, which no earlier release opens.
- */
-export function saysOldest({ version, oldest }: SchemaState, migrations: Migration[]): boolean {
-  const { release, version: least } = oldestOn(migrations);
-  return version !== latestOf(migrations) || (oldest.release === release && oldest.version === least);
-}
-
 /** Why this release cannot run on a schema; undefined if it can. */
 export function obstacleOf({ version, oldest }: SchemaState, latest: number): string | undefined {
   if (oldest.version <= latest) return undefined;

@@ -1,5 +1,5 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
-import { type Account, type ActiveKey, type ApiKey, type OwnKey, type Scope, scopes } from '../core/accounts.ts';
+import type { Account, ActiveKey, ApiKey, OwnKey, Scope } from '../core/accounts.ts';
 
 export const accountColumns =
   'account.id, account.name, account.created_at AS "createdAt", account.password_hash IS NOT NULL AS "hasPassword"';
@@ -13,15 +13,6 @@ export const knownKeyColumns = `account.network, ${apiKeyColumns}`;
 
 /** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
 export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
-
-/** Statements that return a sentence, as `problem`, for each id and scope that no release gives, at most 20 each. `lastIds` selects more places and ids. */
-export const boundChecks = (lastIds: string) => [
-  `SELECT 'The id ' || id || ' of ' || place || ' is not from 1 to ${Number.MAX_SAFE_INTEGER}.' AS problem FROM (
-     SELECT 'account' AS place, id FROM account UNION ALL SELECT 'api_key', id FROM api_key UNION ALL ${lastIds}
-   ) AS given WHERE id NOT BETWEEN 1 AND ${Number.MAX_SAFE_INTEGER} LIMIT 20`,
-  `SELECT 'Row ' || id || ' of api_key has scopes that no release gives.' AS problem FROM api_key
-   WHERE scopes = '' OR ${scopes.reduce((rest, scope) => `replace(${rest}, '${scope} ', '')`, "scopes || ' '")} <> '' LIMIT 20`,
-];
 
 /** As the databases return it: times in milliseconds, scopes separated by one space. SQLite has 0 and 1 for false and true. */
 type Row<Type> = {
