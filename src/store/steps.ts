@@ -28,9 +28,8 @@ export const endOneOf = new Fragment(')', '))');
 /** A function of a JSON array, whose rows have its members as `value`. */
 export const eachOf = new Fragment('json_each', 'json_array_elements');
 
-/** Identify a row of `idempotency` in a condition, and in the list of a SELECT. SQLite has no rowid there; PostgreSQL uses no index for ANY of three columns. */
-export const retryRow = new Fragment('(account_id, operation, key)', 'ctid');
-export const retryRows = new Fragment('account_id, operation, key', 'ctid');
+/** Identifies a row of `idempotency`. SQLite has no rowid there; PostgreSQL uses no index for ANY of three columns. */
+const retryRow = new Fragment('account_id, operation, key', 'ctid');
 
 /** A statement. The engines prepare each text once. */
 interface Step {
@@ -44,6 +43,28 @@ export type Steps<Outcome> = Generator<Step, Outcome, unknown[]>;
 /** A statement, whose values become parameters: `yield*` it to get its rows. An integer beyond 2^53 (pet.category_id) is a bigint there, others are numbers. */
 export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Steps<Row[]> {
   return (yield { texts, given }) as Row[];
+}
+
+/** Tables of rows that are kept for a time, with what identifies a row. */
+const expiring = {
+  message: raw('id'),
+  one_time_link: raw('hash'),
+  counted_attempt: raw('id'),
+  idempotency: retryRow,
+};
+
+/** Deletes the `count` oldest of the rows whose `time`, a column, is at or before `last`. */
+export function* sweep(
+  table: keyof typeof expiring,
+  time: 'created_at' | 'expires_at',
+  last: number,
+  count: number,
+): Steps<void> {
+  const row = expiring[table];
+  yield* sql`
+    DELETE FROM ${raw(table)} WHERE (${row}) ${oneOf}
+      SELECT ${row} FROM ${raw(table)} WHERE ${raw(time)} <= ${last} ORDER BY ${raw(time)} LIMIT ${count} ${skipLocked}
+    ${endOneOf}`;
 }
 
 /** The text of a statement. */

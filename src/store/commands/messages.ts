@@ -3,7 +3,7 @@
 import type { KeyRejection } from '../../core/accounts.ts';
 import { messageAgeMs } from '../../core/limits.ts';
 import type { Message } from '../../core/messages.ts';
-import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
+import { type Steps, sql, sweep } from '../steps.ts';
 import { rejectionOfKey } from './keys.ts';
 
 /** Each new message also deletes this many old ones at most: more than it adds, so that they do not pile up. */
@@ -26,15 +26,6 @@ export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil
   yield* sql`
     INSERT INTO message (id, account_id, message, status, created_at)
     VALUES (${id}, ${accountId}, ${message}, ${status}, ${at})`;
-  yield* sweepMessages(at, swept);
+  yield* sweep('message', 'created_at', at - messageAgeMs, swept);
   return undefined;
-}
-
-/** Deletes at most `count` messages that are no longer kept. */
-export function* sweepMessages(at: number, count: number): Steps<void> {
-  yield* sql`
-    DELETE FROM message WHERE id ${oneOf}
-      SELECT id FROM message WHERE created_at <= ${at - messageAgeMs}
-      ORDER BY created_at LIMIT ${count} ${skipLocked}
-    ${endOneOf}`;
 }

@@ -2,7 +2,7 @@
 import { clockSkewMs, dayMs, limits } from '../../core/limits.ts';
 import { type LinkPurpose, linkLifetimeMs, type PasswordAuthority } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
-import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
+import { forUpdate, raw, type Steps, sql, sweep } from '../steps.ts';
 import { accountOfSession, passwordOf } from './sessions.ts';
 
 /** Each new link, and each sign-up, also deletes this many expired rows of its table at most: more than it adds, so that they do not pile up. */
@@ -32,10 +32,7 @@ function* countSignUps(network: Buffer, at: number): Steps<number> {
 }
 
 function* addSignUp(network: Buffer, at: number): Steps<void> {
-  yield* sql`
-    DELETE FROM counted_attempt WHERE id ${oneOf}
-      SELECT id FROM counted_attempt WHERE expires_at <= ${at} ORDER BY expires_at LIMIT ${swept} ${skipLocked}
-    ${endOneOf}`;
+  yield* sweep('counted_attempt', 'expires_at', at, swept);
   yield* sql`INSERT INTO counted_attempt (subject, at, expires_at) VALUES (${network}, ${at}, ${at + dayMs})`;
 }
 
@@ -98,10 +95,7 @@ interface NewLink {
 /** Adds nothing if the account does not exist. */
 export function* addLink({ hash, purpose, accountId, at }: NewLink): Steps<void> {
   if (accountId !== null && (yield* passwordOf(accountId)) === undefined) return;
-  yield* sql`
-    DELETE FROM one_time_link WHERE hash ${oneOf}
-      SELECT hash FROM one_time_link WHERE expires_at <= ${at} ORDER BY expires_at LIMIT ${swept} ${skipLocked}
-    ${endOneOf}`;
+  yield* sweep('one_time_link', 'expires_at', at, swept);
   yield* sql`
     INSERT INTO one_time_link (hash, purpose, account_id, expires_at)
     VALUES (${hash}, ${purpose}, ${accountId}, ${at + linkLifetimeMs[purpose]})`;

@@ -1,9 +1,8 @@
 /** Records the use of API keys, and deletes what is only kept for a time. */
 import { retryKeptMs } from '../../core/idempotency.ts';
-import { clockSkewMs } from '../../core/limits.ts';
+import { clockSkewMs, messageAgeMs } from '../../core/limits.ts';
 import { type Counts, dayOf, type KeyError, keptDays, keptErrors } from '../../core/usage.ts';
-import { eachOf, endOneOf, forUpdate, oneOf, raw, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
-import { sweepMessages } from './messages.ts';
+import { eachOf, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql, sweep } from '../steps.ts';
 
 /** A server's counts for a key on the day of `lastUsedAt`. Times are in milliseconds. */
 interface UsedKey extends Counts {
@@ -62,8 +61,8 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
   const errors = ofKnown.flatMap(({ id, errors }) => errors.map((error) => ({ ...error, id })));
   if (errors.length > 0) yield* keepErrors(JSON.stringify(errors), at + clockSkewMs);
   yield* sweepUsage(dayOf(at) - keptDays, uses.length);
-  yield* sweepMessages(at, swept);
-  yield* sweepRetries(at);
+  yield* sweep('message', 'created_at', at - messageAgeMs, swept);
+  yield* sweep('idempotency', 'created_at', at - retryKeptMs, swept);
 }
 
 /**
@@ -92,13 +91,5 @@ function* sweepUsage(last: number, added: number): Steps<void> {
   yield* sql`
     DELETE FROM api_key_usage WHERE day = ${day} AND key_id ${oneOf}
       SELECT key_id FROM api_key_usage WHERE day = ${day} LIMIT ${2 * added} ${skipLocked}
-    ${endOneOf}`;
-}
-
-function* sweepRetries(at: number): Steps<void> {
-  yield* sql`
-    DELETE FROM idempotency WHERE ${retryRow} ${oneOf}
-      SELECT ${retryRows} FROM idempotency WHERE created_at <= ${at - retryKeptMs}
-      ORDER BY created_at LIMIT ${swept} ${skipLocked}
     ${endOneOf}`;
 }
