@@ -5,6 +5,7 @@ import { type Retry, retryKeptMs, retryWindowMs } from '../../core/idempotency.t
 import type { PetJson, PetStatus } from '../../core/pets.ts';
 import { rejectionOfKey } from '../commands/keys.ts';
 import { type CommandName, type Input, stepsOf } from '../commands.ts';
+import { type Steps, sql, sweep } from '../steps.ts';
 import { createRunner } from './connection.ts';
 
 /** Inputs are JSON, because they cross between threads: times are milliseconds, and integers that may exceed 2^53 are decimal text. */
@@ -37,8 +38,6 @@ const maxInserted = 100;
  * pets that follow each other. It throws only SQLite errors.
  */
 export function prepareCommands(connection: Database.Database): (batch: readonly Write[]) => unknown[] {
-  const insertPets = prepareInsert(connection);
-  const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);
   /** Why API keys are rejected in this transaction, by id and time. */
   const rejections = new Map<string, KeyRejection | undefined>();
@@ -59,8 +58,8 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
 
     function insertCollected(): void {
       if (pets.length === 0) return;
-      const first = insertPets(pets);
-      if (keys.size > 0) retries.remember(pets, first);
+      const first = runSteps(insertPets(pets));
+      if (keys.size > 0) runSteps(keepRetries(pets, first));
       for (const index of pets.keys()) outputs.push(first + index);
       pets = [];
       keys.clear();
@@ -70,7 +69,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
       const key = pet.retry && `${pet.retry.accountId} ${pet.retry.key}`;
       if (key !== undefined && keys.has(key)) insertCollected();
       const rejection = checkKey(pet);
-      const outcome = rejection ? { outcome: rejection } : pet.retry && retries.find(pet, pet.retry);
+      const outcome = rejection ? { outcome: rejection } : pet.retry && runSteps(findRetry(pet, pet.retry));
       if (outcome || pets.length === maxInserted) insertCollected();
       if (outcome) outputs.push(outcome);
       else {
@@ -92,68 +91,40 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
   };
 }
 
-// Every integer read here is below 2^53.
-function prepare<Parameters extends unknown[], Row = unknown>(connection: Database.Database, text: string) {
-  return connection.prepare<Parameters, Row>(text).safeIntegers(false);
-}
-
-/** Returns a function that inserts pets with ids that follow each other, and returns the first. */
-function prepareInsert(connection: Database.Database) {
+/** Inserts pets with ids that follow each other, and returns the first. */
+function* insertPets(pets: readonly NewPetRow[]): Steps<number> {
   // What AUTOINCREMENT would choose (https://sqlite.org/autoinc.html). It does not promise ids without gaps, nor their order in a statement.
-  const nextId = prepare<[], number>(
-    connection,
-    `SELECT 1 + max(coalesce((SELECT max(id) FROM pet), 0),
-       coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'pet'), 0))`,
-  ).pluck();
+  const [next] = yield* sql<{ id: number }>`
+    SELECT 1 + max(coalesce((SELECT max(id) FROM pet), 0),
+      coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'pet'), 0)) AS id`;
+  const first = next?.id as number;
   // For each single statement, SQLite builds the list of statuses that its CHECK needs.
-  const insert = prepare<[number, string]>(
-    connection,
-    `INSERT INTO pet (id, name, category_id, status)
-     SELECT ? + key, value ->> 'name', value ->> 'categoryId', value ->> 'status' FROM json_each(?)`,
-  );
-  return (pets: readonly NewPetRow[]) => {
-    const first = nextId.get() as number;
-    insert.run(first, JSON.stringify(pets));
-    return first;
-  };
+  yield* sql`
+    INSERT INTO pet (id, name, category_id, status)
+    SELECT ${first} + key, value ->> 'name', value ->> 'categoryId', value ->> 'status' FROM json_each(${JSON.stringify(pets)})`;
+  return first;
 }
 
-/** What the store keeps of creates with an Idempotency-Key. */
-function prepareRetries(connection: Database.Database) {
-  // +?, as in reader.ts: SQLite would recompile the statement for each key, which takes 10 µs.
-  const find = prepare<[string, bigint, string, number, string, number], { id: number; pet: PetJson; same: number }>(
-    connection,
-    `SELECT pet.id, json AS pet, name = ? AND category_id = ? AND status = ? AS same
-     FROM idempotency JOIN pet ON pet.id = pet_id
-     WHERE account_id = +? AND operation = 'createPet' AND key = +? AND created_at > +?`,
-  );
-  const upsert = prepare<[number, string, number, number]>(
-    connection,
-    `INSERT INTO idempotency (account_id, operation, key, pet_id, created_at) VALUES (?, 'createPet', ?, ?, ?)
-     ON CONFLICT DO UPDATE SET pet_id = excluded.pet_id, created_at = excluded.created_at`,
-  );
-  const forget = prepare<[number, number]>(
-    connection,
-    `DELETE FROM idempotency WHERE (account_id, operation, key) IN
-       (SELECT account_id, operation, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT ?)`,
-  );
+/** What became of an earlier request with the idempotency key; undefined: there was none. */
+function* findRetry(pet: NewPetRow, { accountId, key }: Retry): Steps<PetOutcome | undefined> {
+  const { name, categoryId, status, at } = pet;
+  // No operation changes a pet, so its row still equals the first request's body. A key that was first used before the window counts as new.
+  // +, as in reader.ts: SQLite would recompile the statement for each key, which takes 10 µs.
+  const [known] = yield* sql<{ id: number; pet: PetJson; same: number }>`
+    SELECT pet.id, json AS pet, name = ${name} AND category_id = ${BigInt(categoryId)} AND status = ${status} AS same
+    FROM idempotency JOIN pet ON pet.id = pet_id
+    WHERE account_id = +${accountId} AND operation = 'createPet' AND key = +${key} AND created_at > +${at - retryWindowMs}`;
+  if (!known) return undefined;
+  return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
+}
 
-  return {
-    /** What became of an earlier request with the key; undefined: there was none. */
-    find({ name, categoryId, status, at }: NewPetRow, { accountId, key }: Retry): PetOutcome | undefined {
-      // An idempotency key first used at or before this time counts as new.
-      const newAgainAt = at - retryWindowMs;
-      // No operation changes a pet, so its row still equals the first request's body.
-      const known = find.get(name, BigInt(categoryId), status, accountId, key, newAgainAt);
-      if (!known) return undefined;
-      return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
-    },
-    /** Keeps the keys of pets whose ids begin at `first`, and deletes ten for each that are kept no longer. */
-    remember(pets: readonly NewPetRow[], first: number) {
-      const kept = pets.flatMap(({ retry, at }, index) => (retry ? [{ ...retry, at, id: first + index }] : []));
-      const earliest = Math.min(...kept.map(({ at }) => at));
-      forget.run(earliest - retryKeptMs, 10 * kept.length);
-      for (const { accountId, key, id, at } of kept) upsert.run(accountId, key, id, at);
-    },
-  };
+/** Keeps the idempotency keys of pets whose ids begin at `first`, and deletes ten for each that are kept no longer. */
+function* keepRetries(pets: readonly NewPetRow[], first: number): Steps<void> {
+  const kept = pets.flatMap(({ retry, at }, index) => (retry ? [{ ...retry, at, id: first + index }] : []));
+  const earliest = Math.min(...kept.map(({ at }) => at));
+  yield* sweep('idempotency', 'created_at', earliest - retryKeptMs, 10 * kept.length);
+  for (const { accountId, key, id, at } of kept)
+    yield* sql`
+      INSERT INTO idempotency (account_id, operation, key, pet_id, created_at) VALUES (${accountId}, 'createPet', ${key}, ${id}, ${at})
+      ON CONFLICT DO UPDATE SET pet_id = excluded.pet_id, created_at = excluded.created_at`;
 }
