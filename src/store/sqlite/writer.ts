@@ -1,7 +1,6 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import { ApiError } from '../../core/errors.ts';
-import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
@@ -89,7 +88,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
    * and a create takes a tenth more CPU time.
    */
   function sendSoon(): void {
-    afterTurns(3, send);
+    setImmediate(() => setImmediate(() => setImmediate(send)));
   }
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
