@@ -85,15 +85,8 @@ export function isSame(one: string, other: string): boolean {
 }
 
 /** Removes a file and what SQLite has left next to it. */
-export function removeStore(file: string): void {
+function removeStore(file: string): void {
   for (const suffix of ['', ...sidecarFiles]) fs.rmSync(file + suffix, { force: true });
-}
-
-/** A new name beside `file`, for a file that is renamed to it when it is complete. Throws if the folder is missing. */
-export function partialOf(file: string): string {
-  const folder = path.dirname(file);
-  fs.accessSync(folder);
-  return path.join(folder, `${path.basename(file)}.partial-${randomUUID()}`);
 }
 
 /** A name as an argument of a command for the operator. */
@@ -118,8 +111,8 @@ export function refuseSidecars(file: string): void {
   if (sentence) throw new CopyError(sentence);
 }
 
-/** Creates `file`, which is on disk when this resolves. On failure no file remains. `write` may use the descriptor but must not close it. */
-export async function makeFile<Result>(
+/** Creates `file`, whose content is on disk when this resolves. `write` gets its descriptor. */
+async function writeFile<Result>(
   file: string,
   mode: number,
   write: (descriptor: number) => Promise<Result>,
@@ -130,7 +123,6 @@ export async function makeFile<Result>(
     fs.fsyncSync(descriptor);
     return result;
   } catch (error) {
-    removeStore(file);
     // The system names no path for a descriptor.
     const { syscall, path: named } = error as NodeJS.ErrnoException;
     if (named === undefined && (syscall === 'write' || syscall === 'fsync'))
@@ -145,16 +137,27 @@ export async function makeFile<Result>(
 export type Place = (partial: string, file: string) => void;
 
 /**
- * Gives a complete file its name, with `place`. The name is on disk when this returns, unless it warns. Throws CopyError, or the error of `place`, and then
- * no partial file remains.
+ * Makes a file that is complete and on disk under its name when this resolves, unless it warns. `write` gets the name and the descriptor of a partial file
+ * beside it, and must not close that; then `place` gives it its name. Rejects with CopyError, an error of the system, or that of `write` or `place`. No
+ * partial file remains.
  */
-export function publish(partial: string, file: string, warn: Warn, place: Place): void {
+export async function makeFile<Result>(
+  file: string,
+  mode: number,
+  warn: Warn,
+  write: (partial: string, descriptor: number) => Promise<Result>,
+  place: Place = fs.renameSync,
+): Promise<Result> {
+  const folder = path.dirname(file);
+  fs.accessSync(folder);
+  const partial = path.join(folder, `${path.basename(file)}.partial-${randomUUID()}`);
   try {
+    const result = await writeFile(partial, mode, (descriptor) => write(partial, descriptor));
     refuseSidecars(file);
     place(partial, file);
-  } catch (error) {
+    syncFolder(folder, warn);
+    return result;
+  } finally {
     removeStore(partial);
-    throw error;
   }
-  syncFolder(path.dirname(file), warn);
 }

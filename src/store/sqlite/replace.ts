@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { platform } from 'node:os';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { inShell, makeFile, type Place, partialOf, publish, refuseSidecars, type Warn } from '../files.ts';
+import { inShell, makeFile, type Place, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { primaryCodeOf } from './connection.ts';
 import { openExisting, readHeader, retryWhileBusy } from './store-file.ts';
@@ -77,10 +77,7 @@ export const placeLocked =
     }
   };
 
-/**
- * Writes `file`, and replaces it if it exists. `write` gets the name and the descriptor of a partial file. Rejects with CopyError, an error of the system, or
- * that of `write`: then the old file stays, and no other, unless `place` has given the file its name.
- */
+/** As makeFile, but replaces a file that exists. If it rejects, the old file stays, unless `place` has given the new one its name. */
 export async function replaceFile<Result>(
   file: string,
   mode: number,
@@ -91,14 +88,11 @@ export async function replaceFile<Result>(
   const before = identityOf(file);
   const old = lockTarget(file);
   try {
-    const partial = partialOf(file);
-    const result = await makeFile(partial, mode, (descriptor) => write(partial, descriptor));
-    publish(partial, file, warn, (from, to) => {
+    return await makeFile(file, mode, warn, write, (partial) => {
       if (identityOf(file) !== before)
         throw new CopyError(`${file} was created or replaced meanwhile: repeat the command.`);
-      place(from, to);
+      place(partial, file);
     });
-    return result;
   } finally {
     old?.close();
   }

@@ -3,17 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import {
-  isSame,
-  makeFile,
-  makeFolder,
-  type Place,
-  partialOf,
-  publish,
-  refuseSidecars,
-  removeStore,
-  type Warn,
-} from '../files.ts';
+import { isSame, makeFile, makeFolder, type Place, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -33,32 +23,29 @@ export async function restoreStore(from: string, file: string, now: () => Date, 
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
   makeFolder(path.dirname(file), warn);
   const old = lock(file);
-  const partial = partialOf(file);
+  const kept = old && `${file}.${now().toISOString().replace(/[-:.]/g, '')}.before-restore`;
+  const animals = rows.pet as number;
   const source = openExisting(from);
   try {
-    const migrated = await makeFile(partial, 0o600, async () => {
+    const write = async (partial: string) => {
       await copyStore(source, partial);
       const applied = prepareStore(partial, { now });
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
       return applied;
-    });
-    const kept = old && `${file}.${now().toISOString().replace(/[-:.]/g, '')}.before-restore`;
-    const animals = rows.pet as number;
-    try {
-      // Not a rename where no store was, which would replace one that a server has created meanwhile.
-      publish(partial, file, warn, placeLocked(kept === undefined ? fs.linkSync : keepAs(kept)));
-      // A server that has started meanwhile may have added some.
-      expectAnimals(file, (read) => read >= animals);
-    } catch (error) {
-      if (kept === undefined || !fs.existsSync(kept)) throw error;
-      throw new CopyError(`${messageOf(error)} The previous store is kept as ${kept}.`, { cause: error });
-    }
+    };
+    // Not a rename where no store was, which would replace one that a server has created meanwhile.
+    const place = placeLocked(kept === undefined ? fs.linkSync : keepAs(kept));
+    const migrated = await makeFile(file, 0o600, warn, write, place);
+    // A server that has started meanwhile may have added some.
+    expectAnimals(file, (read) => read >= animals);
     return { animals, migrated, kept };
+  } catch (error) {
+    if (kept === undefined || !fs.existsSync(kept)) throw error;
+    throw new CopyError(`${messageOf(error)} The previous store is kept as ${kept}.`, { cause: error });
   } finally {
     source.close();
     old?.close();
-    removeStore(partial);
   }
 }
 

@@ -30,12 +30,7 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
   const reader = startReader(file);
   // Now SQLite has opened the log and its index.
   const refuseMoved = watchFile(file, given);
-  const writer = startWriter(file, {
-    ...options,
-    given,
-    onFailure: options.metrics?.failed,
-    onCommit: options.metrics?.commit,
-  });
+  const writer = startWriter(file, options, given);
   const { list, find, isCurrent } = reader;
   const engine: Engine = {
     write: writer.write,

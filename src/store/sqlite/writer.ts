@@ -37,16 +37,10 @@ const reasons: Readonly<Record<string, keyof typeof noFailures>> = {
   SQLITE_IOERR: 'io',
 };
 
-interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
-  /** Called after each commit with the number of writes in it. */
-  onCommit?: ((writes: number) => void) | undefined;
-  onFailure?: ((error: Error, writes: number) => void) | undefined;
-  /** The path of the file in the settings, which may be a link. */
-  given?: string;
-}
+type WriterOptions = Pick<OpenOptions, 'onFatal' | 'logger' | 'metrics'>;
 
-/** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, logger, onCommit, onFailure, given = file }: WriterOptions) {
+/** Starts the writer thread on the store in `file`. `given`: its path in the settings, which may be a link. */
+export function startWriter(file: string, { onFatal, logger, metrics }: WriterOptions, given = file) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: [file, given],
     resourceLimits: { maxYoungGenerationSizeMb },
@@ -94,7 +88,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
     for (const { reject } of writes) reject(failure);
     failedWrites[reasons[primaryCodeOf(cause)] ?? 'other'] += writes.length;
-    if (writes.length > 0) onFailure?.(cause, writes.length);
+    if (writes.length > 0) metrics?.failed(cause, writes.length);
   }
 
   function giveUp(cause: Error): void {
@@ -111,7 +105,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit, onFailure
       // JSON has null for an output that is undefined.
       let at = 0;
       for (const { resolve } of answered) resolve(outputs[at++] ?? undefined);
-      if (reply.count > 0) onCommit?.(reply.count);
+      if (reply.count > 0) metrics?.commit(reply.count);
       sendSoon();
       return;
     }

@@ -18,17 +18,20 @@ test('a folder is made with its parents, for this user only', () => {
 test('a file is made completely or not at all, and closed in both cases', async () => {
   const file = `${temporaryFolder()}/made`;
   const descriptors: number[] = [];
-  const write = async (descriptor: number) => {
+  const write = async (_partial: string, descriptor: number) => {
     descriptors.push(descriptor);
     fs.writeSync(descriptor, 'new');
     return 3;
   };
-  expect(await makeFile(file, 0o640, write)).toBe(3);
+  expect(await makeFile(file, 0o640, expect.fail, write)).toBe(3);
   expect([fs.readFileSync(file, 'utf8'), modeOf(file)]).toEqual(['new', 0o640]);
   fs.rmSync(file);
-  const failed = makeFile(file, 0o640, (descriptor) => write(descriptor).then(() => Promise.reject(new Error('full'))));
+  const failed = makeFile(file, 0o640, expect.fail, async (...given) => {
+    await write(...given);
+    throw new Error('full');
+  });
   await expect(failed).rejects.toThrow(new Error('full'));
-  expect(fs.existsSync(file)).toBe(false);
+  expect(fs.readdirSync(path.dirname(file))).toEqual([]);
   // The number is free again.
   expect(descriptors[1]).toBe(descriptors[0]);
 });
