@@ -19,9 +19,14 @@ export function collectAdditions<Addition, Answer>({ nameOf, send }: Additions<A
   let waiting: Waiting[] = [];
   let isSending = false;
 
-  /** The next batch. An addition behind another of its name fails after half of its time, so that others in its statement keep the other half. */
+  /**
+   * The next batch. The time of a statement is what its oldest addition has left: those that are late go first, and fail by themselves. An addition behind
+   * another of its name fails after half of its time, so that others in its statement keep the other half.
+   */
   function take(): Waiting[] {
     const now = performance.now();
+    const isLate = ({ until }: Waiting) => until <= now;
+    const areLate = waiting.slice(0, 1).some(isLate);
     const batch: Waiting[] = [];
     const later: Waiting[] = [];
     const names = new Set<string | undefined>();
@@ -29,9 +34,7 @@ export function collectAdditions<Addition, Answer>({ nameOf, send }: Additions<A
       const isRepeated = each.name !== undefined && names.has(each.name);
       names.add(each.name);
       if (isRepeated && each.until - now < limits.statementMs / 2) each.reject(new ApiError('service_unavailable'));
-      // The time of a statement is what its oldest addition has left: late ones fail by themselves.
-      else if (isRepeated || batch.length === maxBatch || (batch[0] ?? each).until <= now !== each.until <= now)
-        later.push(each);
+      else if (isRepeated || batch.length === maxBatch || isLate(each) !== areLate) later.push(each);
       else batch.push(each);
     }
     waiting = later;

@@ -54,8 +54,6 @@ const leastPageBytes = 512;
 /** https://sqlite.org/fileformat.html#file_format_version_numbers: 1, or 2 for WAL mode. */
 const [writeVersionAt, rollbackVersion] = [18, 1];
 
-const counted = (bytes: number) => `${bytes} byte${bytes === 1 ? '' : 's'}`;
-
 /**
  * Throws OpenError if the store, or a file that SQLite keeps beside it, is no regular file; if the store is too small; or if it is missing or empty although
  * its WAL is not. Opening such a store, even to read, makes SQLite delete the WAL, and with it writes that had not reached the file. (A process that was
@@ -64,28 +62,22 @@ const counted = (bytes: number) => `${bytes} byte${bytes === 1 ? '' : 's'}`;
 export function refuseLost(file: string): void {
   const other = ['', ...sidecarFiles].find((suffix) => isOther(file + suffix));
   if (other !== undefined) throw new OpenError(`${file}${other} is not a file.`);
-  const sizeOf = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.size;
-  let isLogged = false;
-  for (const suffix of ['-wal', '-journal']) {
-    // The log first: another process may be creating the store. A command that only reads leaves an empty one.
-    if (!sizeOf(file + suffix)) continue;
-    const size = sizeOf(file);
-    isLogged = true;
-    if (size === undefined || (size === 0 && suffix === '-wal'))
-      throw new OpenError(
-        `${file} is missing or empty, but not ${file}${suffix}. Move the store back, or ${file}${suffix} elsewhere.`,
-      );
-  }
-  // Whoever enters WAL mode marks the file before it creates the log, and whoever leaves it removes the log before that.
-  const isForeign = () => Boolean(sizeOf(`${file}-wal`)) && readHeader(file)[writeVersionAt] === rollbackVersion;
-  if (isForeign() && isForeign())
+  const sizeOf = (suffix: string) => fs.statSync(file + suffix, { throwIfNoEntry: false })?.size;
+  // The logs first: another process may be creating the store. A command that only reads leaves an empty one.
+  const [wal, journal, size] = ['-wal', '-journal', ''].map(sizeOf);
+  const lost = (wal && !size && '-wal') || (journal && size === undefined && '-journal');
+  if (lost)
+    throw new OpenError(
+      `${file} is missing or empty, but not ${file}${lost}. Move the store back, or ${file}${lost} elsewhere.`,
+    );
+  // The log again: whoever leaves WAL mode removes the log before the mark in the file, and whoever enters it makes the mark first.
+  if (wal && readHeader(file)[writeVersionAt] === rollbackVersion && sizeOf('-wal'))
     throw new OpenError(
       `${file} is not in WAL mode, so ${file}-wal belongs to another file, and SQLite would apply it to this one: move ${file}-wal elsewhere${fs.existsSync(`${file}-shm`) ? `, and delete ${file}-shm` : ''}.`,
     );
-  const size = sizeOf(file) ?? 0;
   // SQLite takes less than a page for an empty database, and would overwrite it.
-  if (size > 0 && size < leastPageBytes && !isLogged)
-    throw new OpenError(`${file} is no store: it has ${counted(size)}.`);
+  if (size && size < leastPageBytes && !wal && !journal)
+    throw new OpenError(`${file} is no store: it has ${size} byte${size === 1 ? '' : 's'}.`);
 }
 
 /**
