@@ -97,7 +97,7 @@ export interface PetQuery {
   after: bigint;
 }
 
-/** The state of the store at a read, opaque to others. If two equal reads have the same state (===), they have the same result. */
+/** The state of the store at a read or before it, opaque to others. If two equal reads at the same time have the same state (===), either result is right for both. */
 export type StoreState = unknown;
 
 /** A pet as the JSON text of schema Pet, with exact integers and the same bytes in every response. */

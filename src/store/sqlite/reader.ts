@@ -24,23 +24,24 @@ function guarded<Input extends unknown[], Output>(read: (...input: Input) => Out
 }
 
 /**
- * Returns a function that reads the state. No state comes back: a read that follows its state, in another statement, belongs to it or to a later one, of
- * which the earlier state is not current.
+ * `now` reads the state; `known` is the one that was read last, and costs a miss no statement. No state comes back: a read belongs to the known state or to a
+ * later one, and then the known one is not current.
  */
-function prepareState(connection: Database.Database): () => State {
+function prepareState(connection: Database.Database) {
   // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
   const dataVersion = connection.prepare<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
   // A restore into the open file raises the schema version: the revision is then that of the backup. pragma_schema_version in each read takes 3 µs.
   const petRevision = connection
     .prepare<[], string>("SELECT revision || ' ' || schema_version FROM pet_revision, pragma_schema_version")
     .pluck();
-  let state: State = { version: -1, revision: -1 };
-  return () => {
+  let state: State | undefined;
+  function now(): State {
     const version = dataVersion.get() as number;
     // NaN, if the row is missing, is equal to no state.
-    if (version !== state.version) state = { version, revision: petRevision.get() ?? Number.NaN };
+    if (version !== state?.version) state = { version, revision: petRevision.get() ?? Number.NaN };
     return state;
-  };
+  }
+  return { now, known: () => state ?? now() };
 }
 
 function prepareReader(connection: Database.Database) {
@@ -52,22 +53,22 @@ function prepareReader(connection: Database.Database) {
     'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
   );
   const byId = prepare<[bigint]>('SELECT json FROM pet WHERE id = ?');
-  const stateNow = prepareState(connection);
+  const state = prepareState(connection);
   const runSteps = createRunner(connection);
   const runQuery = guarded((query: () => Steps<unknown>) => runSteps(query()));
 
   return {
-    isCurrent: guarded((read: StoreState) => isStateOf(stateNow(), read)),
-    check: guarded(stateNow),
+    isCurrent: guarded((read: StoreState) => isStateOf(state.now(), read)),
+    check: guarded(state.now),
     list: guarded(({ limit, status, after }: PetQuery) => {
-      const state = stateNow();
+      const known = state.known();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
-      return pageOf(pets, limit, state);
+      return pageOf(pets, limit, known);
     }),
     find: guarded((id: bigint) => {
-      const state = stateNow();
-      return foundOf(byId.get(id), state);
+      const known = state.known();
+      return foundOf(byId.get(id), known);
     }),
     /** Runs a query of accounts and people. */
     run: <Result>(query: () => Steps<Result>) => runQuery(query) as Promise<Result>,
