@@ -79,14 +79,24 @@ const permanent = /^(28|3D|42501|UNABLE_TO|SASL)|CERT|SSL/;
 export const openTimeoutMs = 5000;
 const retryDelayMs = 200;
 
+/** Connects once. Resolves to what each session must have for its commits: a weaker setting of the server, made while this process runs, would lose acknowledged writes. */
+async function tryOut(config: pg.ClientConfig): Promise<string> {
+  const client = new PoolClient(config);
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    const query = { text: 'SHOW synchronous_commit', query_timeout: queryTimeoutMs };
+    const { rows } = await client.query<{ synchronous_commit: string }>(query);
+    // An operator may want the stronger one.
+    return `-c synchronous_commit=${rows[0]?.synchronous_commit === 'remote_apply' ? 'remote_apply' : 'on'}`;
+  } finally {
+    client.connection.stream.destroy();
+  }
+}
+
 /** How a pool connects, after a first connection: without settings of the session if a pooler refuses them. Waits for a server that starts. */
-export async function configOf(
-  target: Target,
-  settings: Partial<typeof sessionSettings> = sessionSettings,
-  until = performance.now() + openTimeoutMs,
-): Promise<pg.ClientConfig> {
+export async function configOf(target: Target): Promise<pg.ClientConfig> {
   const { host, port, database, user, password, ssl, channelBinding } = target;
-  const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   const config = {
     host,
     port,
@@ -96,34 +106,31 @@ export async function configOf(
     ssl,
     enableChannelBinding: channelBinding !== 'disable',
     requireChannelBinding: channelBinding === 'require',
-    options: options.join(' '),
     types,
     application_name: 'animal-store',
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: 60_000,
   };
-  const client = new PoolClient(config);
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    if (options.length === 0) return config;
-    // Set for each session: a weaker one, set while the server runs, would lose acknowledged writes. An operator may want the stronger one.
-    const query = { text: 'SHOW synchronous_commit', query_timeout: queryTimeoutMs };
-    const { rows } = await client.query<{ synchronous_commit: string }>(query);
-    const commit = rows[0]?.synchronous_commit === 'remote_apply' ? 'remote_apply' : 'on';
-    return { ...config, options: `${config.options} -c synchronous_commit=${commit}` };
-  } catch (error) {
-    if (codeOf(error) === refusedOption && options.length > 0) return await configOf(target, {}, until);
-    if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
-      throw messageOf(error) === 'timeout expired'
-        ? new Error(`${host}:${port} does not answer within ${connectTimeoutMs} ms`)
-        : error;
-  } finally {
-    client.connection.stream.destroy();
+  let options = Object.entries(sessionSettings).map(([name, value]) => `-c ${name}=${value}`);
+  const until = performance.now() + openTimeoutMs;
+  for (;;) {
+    const given = { ...config, options: options.join(' ') };
+    try {
+      const commit = await tryOut(given);
+      return options.length > 0 ? { ...given, options: `${given.options} ${commit}` } : given;
+    } catch (error) {
+      if (codeOf(error) === refusedOption && options.length > 0) {
+        options = [];
+        continue;
+      }
+      if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
+        throw messageOf(error) === 'timeout expired'
+          ? new Error(`${host}:${port} does not answer within ${connectTimeoutMs} ms`)
+          : error;
+    }
+    await sleep(retryDelayMs);
   }
-  await sleep(retryDelayMs);
-  return configOf(target, settings, until);
 }
 
 /** Rejects if the connection leads to a standby, whose answers may be old. */
