@@ -12,17 +12,19 @@ const setLast = (id: number | string) =>
     ? `INSERT INTO sqlite_sequence (name, seq) VALUES ('pet', ${id})`
     : `UPDATE pet_id SET last_id = ${id}`;
 
-test.each([
+test.each<[what: string, sql: string, left: number, reason?: string]>([
   ['', setLast(last - 2), 2],
   [
     ', of which an animal has the last but one',
     `INSERT INTO pet (id, name, category_id, status) VALUES (${last - 1}, 'x', 1, 'sold')`,
     1,
   ],
-  [', which was set beyond them', setLast('9223372036854775807'), 0],
+  [', which was set beyond them', setLast('9223372036854775806'), 0],
+  // SQLITE_FULL (https://sqlite.org/autoinc.html).
+  [', which was set to the last of SQLite', setLast('9223372036854775807'), 0, 'disk_full'],
 ])(
   'after the last id%s, creates get 503, their log lines say why, and reads and replays go on',
-  async (_, sql, left) => {
+  async (_, sql, left, reason = 'other') => {
     const databaseUrl = await emptyStore();
     const store = await open(databaseUrl);
     const key = await addAccount(store, 'zoo');
@@ -41,9 +43,9 @@ test.each([
     expect(await create('a')).toMatchObject(refused);
     for (const answer of await Promise.all(['b', 'c', 'd'].map(create))) expect(answer).toMatchObject(refused);
     for (const line of logged('"level":50'))
-      expect(JSON.stringify(line)).toMatch(/CHECK constraint failed: id |datatype mismatch|no id is left/);
+      expect(JSON.stringify(line)).toMatch(/CHECK constraint failed: id |database or disk is full|no id is left/);
     // On PostgreSQL the batch is committed: only the additions without an id fail.
-    expect(store.measure()).toMatchObject({ failedWrites: { other: engine === 'SQLite' ? 4 : 0 } });
+    expect(store.measure()).toMatchObject({ failedWrites: { [reason]: engine === 'SQLite' ? 4 : 0 } });
     for (const name of names) expect((await create(name)).status).toBe(201);
     const page = (await get('/v1/pets?limit=100', { key })).json as { name: string }[];
     expect(page.map(({ name }) => name)).toEqual(expect.arrayContaining(names));

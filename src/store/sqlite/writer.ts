@@ -21,8 +21,8 @@ const maxYoungGenerationSizeMb = 12;
  */
 const fatal = ['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'];
 
-/** The id of an animal is beyond its constraint, or beyond 64 bits. Every other CHECK holds what was validated before. */
-const noIdLeft = ['SQLITE_CONSTRAINT_CHECK', 'SQLITE_MISMATCH'];
+/** The id of an animal is beyond its constraint. Every other CHECK holds what was validated before. */
+const noIdLeft = 'SQLITE_CONSTRAINT_CHECK';
 
 /** Maximum number of waiting writes: while a disk hangs, clients give up and others come, but their writes stay. */
 const maxWaiting = 4000;
@@ -111,7 +111,7 @@ export function startWriter(file: string, { onFatal, logger, metrics }: WriterOp
     }
     const { code = '', message } = reply.error;
     const cause = Object.assign(new Error(message), { code });
-    fail(answered, cause, noIdLeft.includes(code) ? unavailable(cause) : translate(cause));
+    fail(answered, cause, code === noIdLeft ? unavailable(cause) : translate(cause));
     if (fatal.includes(code)) {
       fsyncError = cause;
       giveUp(cause);

@@ -126,8 +126,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     'an animal is read before its state',
     'src/store/sqlite/reader.ts',
-    'const state = stateNow();\n      return foundOf(byId.get(id), state);',
-    'return foundOf(byId.get(id), stateNow());',
+    'const known = state.known();\n      return foundOf(byId.get(id), known);',
+    'return foundOf(byId.get(id), state.now());',
     'system/sqlite/storage',
     'what is current is what is stored',
   ],
@@ -196,7 +196,7 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a backup does not wait for its name to be on disk',
     'src/store/files.ts',
-    'syncFolder(path.dirname(file), warn)',
+    'syncFolder(folder, warn)',
     '',
     'system/disk/made-files',
     'backup waits',
@@ -220,8 +220,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a log of another file is applied',
     'src/store/sqlite/store-file.ts',
-    'if (isForeign() && isForeign())',
-    'if (false)',
+    'if (wal && readHeader',
+    'if (false && readHeader',
     'system/cli/backup',
     'a file that SQLite or a program knows > a log that was put beside a backup',
   ],
