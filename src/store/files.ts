@@ -133,8 +133,8 @@ async function writeFile<Result>(
   }
 }
 
-/** Gives a partial file its name. */
-export type Place = (partial: string, file: string) => void;
+/** Gives a partial file the name that it is made for. */
+export type Place = (partial: string) => void;
 
 /**
  * Makes a file that is complete and on disk under its name when this resolves, unless it warns. `write` gets the name and the descriptor of a partial file
@@ -146,7 +146,7 @@ export async function makeFile<Result>(
   mode: number,
   warn: Warn,
   write: (partial: string, descriptor: number) => Promise<Result>,
-  place: Place = fs.renameSync,
+  place: Place,
 ): Promise<Result> {
   const folder = path.dirname(file);
   fs.accessSync(folder);
@@ -154,7 +154,7 @@ export async function makeFile<Result>(
   try {
     const result = await writeFile(partial, mode, (descriptor) => write(partial, descriptor));
     refuseSidecars(file);
-    place(partial, file);
+    place(partial);
     syncFolder(folder, warn);
     return result;
   } finally {

@@ -146,9 +146,10 @@ function createPool(
    * one: a server that has just come back is not flooded. Reads have a connection beside those of writes that were given up, also if the size is 1.
    */
   function maxRunning(): number {
-    if (!unreachable) return Math.max(size, countOf(isHeldWrite) + 1);
-    const more = performance.now() < unreachable.at + askAgainMs ? 0 : 1;
-    return Math.max(Math.min(size, pool.totalCount + more), countOf(isHeldWrite) + 1);
+    const least = countOf(isHeldWrite) + 1;
+    if (!unreachable) return Math.max(size, least);
+    const mayTry = performance.now() >= unreachable.at + askAgainMs;
+    return Math.max(Math.min(size, pool.totalCount + (mayTry ? 1 : 0)), least);
   }
 
   function startWaiting(): void {

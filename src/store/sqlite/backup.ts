@@ -21,7 +21,9 @@ export async function backupStore(source: Database.Database, file: string, warn:
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
     return rows.pet as number;
   };
-  const animals = await replaceFile(file, 0o600, warn, write, placeLocked(fs.renameSync));
+  const animals = await replaceFile(file, 0o600, warn, write, (partial) =>
+    placeLocked(partial, file, () => fs.renameSync(partial, file)),
+  );
   expectAnimals(file, (read) => read === animals);
   return animals;
 }

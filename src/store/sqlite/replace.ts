@@ -62,20 +62,18 @@ function identityOf(file: string): string | undefined {
 }
 
 /**
- * Gives a database its name while no other program can open it: what lies beside it then is not its own. Throws CopyError, after which the file has its
- * name, or the error of `place`.
+ * Runs `place`, which gives a database its name `file`, while no other program can open it: what lies beside it then is not its own. Throws CopyError, after
+ * which the file has its name, or the error of `place`.
  */
-export const placeLocked =
-  (place: Place): Place =>
-  (partial, file) => {
-    const fresh = canRenameOpen ? lockOut(partial) : undefined;
-    try {
-      place(partial, file);
-      refuseSidecars(file);
-    } finally {
-      fresh?.close();
-    }
-  };
+export function placeLocked(partial: string, file: string, place: () => void): void {
+  const fresh = canRenameOpen ? lockOut(partial) : undefined;
+  try {
+    place();
+    refuseSidecars(file);
+  } finally {
+    fresh?.close();
+  }
+}
 
 /** As makeFile, but replaces a file that exists. If it rejects, the old file stays, unless `place` has given the new one its name. */
 export async function replaceFile<Result>(
@@ -83,7 +81,7 @@ export async function replaceFile<Result>(
   mode: number,
   warn: Warn,
   write: (partial: string, descriptor: number) => Promise<Result>,
-  place: Place = fs.renameSync,
+  place: Place = (partial) => fs.renameSync(partial, file),
 ): Promise<Result> {
   const before = identityOf(file);
   const old = lockTarget(file);
@@ -91,7 +89,7 @@ export async function replaceFile<Result>(
     return await makeFile(file, mode, warn, write, (partial) => {
       if (identityOf(file) !== before)
         throw new CopyError(`${file} was created or replaced meanwhile: repeat the command.`);
-      place(partial, file);
+      place(partial);
     });
   } finally {
     old?.close();

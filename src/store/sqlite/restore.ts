@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { isSame, makeFile, makeFolder, type Place, refuseSidecars, type Warn } from '../files.ts';
+import { isSame, makeFile, makeFolder, refuseSidecars, type Warn } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -34,9 +34,13 @@ export async function restoreStore(from: string, file: string, now: () => Date, 
       if (old) adoptOwner(partial, file);
       return applied;
     };
-    // Not a rename where no store was, which would replace one that a server has created meanwhile.
-    const place = placeLocked(kept === undefined ? fs.linkSync : keepAs(kept));
-    const migrated = await makeFile(file, 0o600, warn, write, place);
+    const migrated = await makeFile(file, 0o600, warn, write, (partial) =>
+      placeLocked(partial, file, () => {
+        if (kept !== undefined) exchange(partial, file, kept);
+        // Not a rename, which would replace a store that a server has created meanwhile.
+        else fs.linkSync(partial, file);
+      }),
+    );
     // A server that has started meanwhile may have added some.
     expectAnimals(file, (read) => read >= animals);
     return { animals, migrated, kept };
@@ -110,14 +114,12 @@ function adoptOwner(fresh: string, file: string): void {
 }
 
 /** Replaces a store, which keeps the name `kept`. If that fails, the store has one name: writes under two would not know of each other. */
-const keepAs =
-  (kept: string): Place =>
-  (partial, file) => {
-    fs.linkSync(file, kept);
-    try {
-      fs.renameSync(partial, file);
-    } catch (error) {
-      fs.rmSync(kept);
-      throw error;
-    }
-  };
+function exchange(partial: string, file: string, kept: string): void {
+  fs.linkSync(file, kept);
+  try {
+    fs.renameSync(partial, file);
+  } catch (error) {
+    fs.rmSync(kept);
+    throw error;
+  }
+}

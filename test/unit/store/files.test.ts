@@ -23,13 +23,15 @@ test('a file is made completely or not at all, and closed in both cases', async 
     fs.writeSync(descriptor, 'new');
     return 3;
   };
-  expect(await makeFile(file, 0o640, expect.fail, write)).toBe(3);
+  const place = (partial: string) => fs.renameSync(partial, file);
+  expect(await makeFile(file, 0o640, expect.fail, write, place)).toBe(3);
   expect([fs.readFileSync(file, 'utf8'), modeOf(file)]).toEqual(['new', 0o640]);
   fs.rmSync(file);
-  const failed = makeFile(file, 0o640, expect.fail, async (...given) => {
+  const fail = async (...given: Parameters<typeof write>) => {
     await write(...given);
     throw new Error('full');
-  });
+  };
+  const failed = makeFile(file, 0o640, expect.fail, fail, place);
   await expect(failed).rejects.toThrow(new Error('full'));
   expect(fs.readdirSync(path.dirname(file))).toEqual([]);
   // The number is free again.
