@@ -1,20 +1,11 @@
-/** Tests what ends a connection: bodies that nobody wants, upgrades, pipelining, and silence. */
+/** Tests what ends a connection: bodies that nobody wants, upgrades, and pipelining. */
 import { buffer, text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { codeOf } from '../../../src/core/errors.ts';
-import { startApp, type TestApp } from '../../support/app.ts';
+import { startApp } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
 import { converse, rawGet, rawPost, readAnswer } from '../../support/raw.ts';
-import { ask, host, key, lengthOf, pet, post } from './requests.ts';
-
-const statusesOf = (all: string) => [...all.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
-
-/** Adds a page of animals that is longer than what the kernel keeps for a client: 20 MB. */
-async function addLong({ pets }: TestApp['store']): Promise<void> {
-  for (let count = 0; count < 100; count += 1)
-    await pets.add({ name: 'x'.repeat(200_000), categoryId: 1n, status: 'sold' });
-}
+import { addLong, ask, host, key, lengthOf, pet, post, statusesOf } from './requests.ts';
 
 describe('a request with a body that is not wanted', () => {
   const body = (line: string, more = '') => ask(line, host + more + lengthOf(pet)) + pet;
@@ -153,37 +144,5 @@ describe('a request that arrives before the response to the one before it was se
     // A packet has 64 KiB.
     expect(requests).toBeLessThan(1000);
     expect(logged('"msg":"request"')).toHaveLength(1);
-  });
-});
-
-describe('silence', () => {
-  test('a client that reads nothing is reset; one that reads slowly and an idle one are not', async () => {
-    const silenceMs = 2500;
-    const { port, key, store } = await startApp({ limits: { silenceMs, inFlight: 3000 } });
-    await addLong(store);
-    const one = rawGet(key, '/v1/pets?limit=100');
-    const [deaf, slow, idle] = await Promise.all([openSocket(port), openSocket(port), openSocket(port)]);
-    const ended = new Promise((resolve) =>
-      deaf.on('error', (error) => resolve(codeOf(error))).on('close', () => resolve('closed')),
-    );
-    deaf.pause().write(one);
-    slow.write(one.replace(/\r\n\r\n$/, '\r\nConnection: close\r\n\r\n'));
-    idle.write(rawGet(key, '/v1/pets/999'));
-    const answers: Buffer[] = [];
-    idle.on('data', (part: Buffer) => answers.push(part));
-    const statuses = () => statusesOf(Buffer.concat(answers).toString());
-    await expect.poll(statuses).toEqual([404]);
-    let bytes = 0;
-    for await (const part of slow) {
-      bytes += part.length;
-      await sleep(part.length / 20_000);
-    }
-    // 16 million bytes, at most 20 MB a second.
-    expect(bytes).toBeGreaterThan(16_000_000);
-    await sleep(1.5 * silenceMs);
-    deaf.resume();
-    expect(await ended).toBe('ECONNRESET');
-    idle.write(rawGet(key, '/v1/pets/999'));
-    await expect.poll(statuses).toEqual([404, 404]);
   });
 });

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { metricValue, startApp, type TestApp } from '../support/app.ts';
-import { seededRandom } from '../support/random.ts';
-import { rawGet, rawPost } from '../support/raw.ts';
-import { tier } from '../support/tier.ts';
+import { metricValue, startApp, type TestApp } from '../../support/app.ts';
+import { seededRandom } from '../../support/random.ts';
+import { rawGet, rawPost } from '../../support/raw.ts';
+import { tier } from '../../support/tier.ts';
 
 const resets = tier(5000, 40_000);
 const atOnce = 100;
