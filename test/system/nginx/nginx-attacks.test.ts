@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
-import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type NginxOptions, name, needNginx, startNginx } from '../../support/nginx.ts';
 import { listen } from '../../support/raw.ts';
@@ -224,37 +223,6 @@ test('clients that read nothing of a page of 600 KB hold no slot', async () => {
   for (const expected of [served, served, served, /^HTTP\/1\.1 429 /])
     for (const head of await Promise.all(Array.from(Array(100), (_, at) => begin(at)))) expect(head).toMatch(expected);
   expect((await visit(nginx, {})).length).toBeGreaterThan(page.length);
-});
-
-test('pipelined requests reach the server one by one, in their order', async () => {
-  const seen: string[] = [];
-  let [now, most] = [0, 0];
-  const { raw } = await startBefore(async ({ url = '' }, response) => {
-    now += 1;
-    most = Math.max(most, now);
-    seen.push(url);
-    await new Promise(setImmediate);
-    now -= 1;
-    response.end(`<${url}>`);
-  });
-  const paths = Array.from(Array(500), (_, at) => `/${at}`);
-  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: ${name}\r\n`;
-  const received = await raw(
-    `${paths.map((path) => `${get(path)}\r\n`).join('')}${get('/end')}Connection: close\r\n\r\n`,
-  );
-  expect(seen).toEqual([...paths, '/end']);
-  expect(received.match(/(?<=<)[^>]*/g)).toEqual(seen);
-  expect(most).toBe(1);
-});
-
-test('a body in chunks of one byte reaches the server whole', async () => {
-  const { raw } = await startBefore(async (request, response) => {
-    response.end(`${request.headers['content-length']} ${await text(request)}`);
-  });
-  const body = 'pets'.repeat(5000);
-  const chunks = [...body].map((byte) => `1\r\n${byte}\r\n`).join('');
-  const head = `POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`;
-  expect(await raw(`${head}${chunks}0\r\n\r\n`)).toContain(`20000 ${body}`);
 });
 
 test('no secret is written, and no refusal is a line in the error log', async () => {

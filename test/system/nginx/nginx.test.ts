@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
-import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
@@ -149,19 +148,6 @@ describe('nginx sees what the server sees:', () => {
       expect([cookie, answer.slice(9, 12), seen === token]).toEqual([cookie, isRead ? '200' : '303', isRead]);
     }
   });
-});
-
-test('TLS 1.3 is spoken, and sessions of TLS 1.2 are resumed', async () => {
-  const { https, ca } = await startNginxAlone();
-  async function open(options: ConnectionOptions) {
-    const socket = connectTls({ port: https, host: '127.0.0.1', ca, servername: name, ...options });
-    onTestFinished(() => void socket.destroy());
-    await once(socket, 'secureConnect');
-    return socket;
-  }
-  expect((await open({})).getProtocol()).toBe('TLSv1.3');
-  const session = (await open({ maxVersion: 'TLSv1.2' })).getSession();
-  expect((await open({ maxVersion: 'TLSv1.2', session })).isSessionReused()).toBe(true);
 });
 
 describe('nginx itself responds with an Error body', () => {

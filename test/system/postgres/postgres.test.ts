@@ -1,11 +1,5 @@
-/** Tests of the PostgreSQL store alone, of the ids that it gives, and of both engines side by side. */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createPetReads } from '../../../src/store/postgres/pets.ts';
-import type { Connection } from '../../../src/store/postgres/sql.ts';
-import { textFor } from '../../../src/store/steps.ts';
 import {
   biscuit,
   clientOf,
@@ -51,61 +45,6 @@ test('both engines return the same bytes for any pet', async () => {
   );
 });
 
-test('additions of one turn of the event loop share a commit unless they have the same key', async () => {
-  const { commits, metrics } = countCommits();
-  const store = await open(await emptyStore(), { metrics });
-  const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
-  const outcomes = await Promise.all([add('c'), add('d'), add('c'), store.pets.add(biscuit)]);
-  expect(commits.splice(0)).toEqual([3, 1]);
-  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['added', 'added', 'replayed', 'added']);
-  await Promise.all(Array.from(Array(1001), () => store.pets.add(biscuit)));
-  expect(commits).toEqual([500, 500, 1]);
-});
-
-test('what additions and reads leave is collected while it is young', async () => {
-  setFlagsFromString('--expose-gc');
-  const collect: NodeJS.GCFunction = runInNewContext('gc');
-  const store = await open(await emptyStore());
-  async function keptBytes() {
-    // What is in use when a collection begins survives it.
-    for (let time = 0; time < 3; time++) collect({ type: 'minor' });
-    return process.memoryUsage().heapUsed;
-  }
-  async function run(rounds: number) {
-    for (let round = 1; round <= rounds; round++) {
-      await Promise.all(Array.from(Array(30), (_, n) => store.pets.add({ ...biscuit, categoryId: BigInt(n) })));
-      await Promise.all(Array.from(Array(30), (_, n) => store.pets.find(BigInt(n))));
-      if (round % 10 === 0) await keptBytes();
-    }
-  }
-  await run(20);
-  const before = await keptBytes();
-  await run(100);
-  expect((await keptBytes()) - before).toBeLessThan(1_000_000);
-});
-
-test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {
-  const databaseUrl = await emptyStore();
-  const sql = clientOf(databaseUrl);
-  await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;
-  await sql`ANALYZE pet`;
-  const statements: string[] = [];
-  const record = async (...[texts, ...given]: Parameters<Connection>) => {
-    statements.push(textFor('postgres', texts, given));
-    return [];
-  };
-  const reads = createPetReads({ read: (work) => work(record as never) });
-  await reads.list({ limit: 20, after: 0n });
-  await reads.find(1n);
-  const plans = await Promise.all(
-    statements.map(async (text) =>
-      (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
-    ),
-  );
-  expect(plans.map((plan) => plan.join().includes('Index Scan using pet_status_id on pet'))).toEqual([true, false]);
-  for (const plan of plans) expect(plan.join('\n')).not.toMatch(/Seq Scan on pet\b|Bitmap|Sort/);
-});
-
 test.for([
   ['DELETE FROM pet WHERE id > 2', '4'],
   ['TRUNCATE pet', '4'],
@@ -134,17 +73,6 @@ test('when the ids end within a batch, only the additions without one fail', asy
     { value: { outcome: 'added', id: last } },
     { reason: { code: 'service_unavailable', cause: new Error('no id is left for another animal') } },
   ]);
-});
-
-test('additions update no row: beside an open snapshot, the next ones would read each version of it', async () => {
-  const databaseUrl = await newStore();
-  const store = await open(databaseUrl);
-  await store.accounts.addAccount('zoo');
-  for (let time = 0; time < 3; time++) await store.pets.add(biscuit, { accountId: 1, key: `${time % 2}` });
-  // A session reports what it did when it ends.
-  await store.close();
-  const counts = 'SELECT sum(n_tup_ins) AS added, sum(n_tup_upd) AS updated FROM pg_stat_user_tables';
-  await expect.poll(() => textRows(databaseUrl, counts)).toEqual([{ added: '5', updated: '0' }]);
 });
 
 test.for(['read committed', 'repeatable read', 'serializable'])(

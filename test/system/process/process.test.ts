@@ -1,7 +1,7 @@
 /** The life of the server process: its start, what it says and refuses, and its end. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { expect, test } from 'vitest';
@@ -150,18 +150,6 @@ test('each setting counts, from the environment before .env; the log has them', 
   const added = await server.add();
   expect(added.headers.get('location')).toBe('https://api.example.com/store/v1/pets/1');
   expect(await server.get('/v1/pets/1')).toMatchObject({ status: 200 });
-});
-
-test('it loads neither undici nor Ajv, and its writer thread no TypeBox', async () => {
-  const file = `${temporaryFolder()}/loaded`;
-  const script = `import fs from 'node:fs'; import { registerHooks } from 'node:module'; import { threadId } from 'node:worker_threads';
-    const add = (name) => fs.appendFileSync('${file}', threadId + name + '\\n');
-    registerHooks({ load: (url, context, next) => (add(url), next(url, context)) });
-    process.on('exit', () => process.moduleLoadList.forEach(add));`;
-  await (await startServer({ env: withScript(script) })).end('SIGTERM');
-  const loaded = readFileSync(file, 'utf8');
-  expect(loaded).toMatch(/^0file:.*@sinclair.*^1file:.*better-sqlite3.*^0NativeModule fs/ms);
-  expect(loaded.match(/^0(Native.*undici|.*s\/ajv\/)|^[1-9]file:.*@sinclair/gm)).toBeNull();
 });
 
 test('a port in use is named: exit 1, with one sentence', async () => {

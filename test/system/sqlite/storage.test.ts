@@ -17,7 +17,7 @@ import { raw, sql } from '../../../src/store/steps.ts';
 import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { change } from '../../support/commands.ts';
-import { biscuit, countCommits, open } from '../../support/store.ts';
+import { biscuit, open } from '../../support/store.ts';
 import { addAccount, addKey } from '../../support/store-file.ts';
 
 const now = () => new Date();
@@ -117,36 +117,6 @@ describe('reading', () => {
   });
 });
 
-test('a read sees the commit of another process that came before it, in whatever phase of the event loop', async () => {
-  const { store, file } = await openSqlite();
-  const insert = openOther(file).prepare(insertPet);
-  const read = async () => {
-    const { pets, state } = await store.pets.list({ limit: 100, after: 0n });
-    return { pets: pets.length, state };
-  };
-  const phases = [
-    (act: () => void) => void setImmediate().then(act),
-    (act: () => void) => setTimeout(act, 1),
-    (act: () => void) => fs.stat('.', act),
-  ];
-  for (const [count, enter] of phases.entries()) {
-    const reads = await new Promise<Promise<unknown>[]>((resolve) => {
-      enter(() => {
-        const before = read();
-        insert.run();
-        const current = before.then(({ state }) => store.pets.isCurrent(state));
-        resolve([before, read(), store.pets.find(BigInt(count + 1)), current]);
-      });
-    });
-    expect(await Promise.all(reads)).toMatchObject([
-      { pets: count },
-      { pets: count + 1 },
-      { pet: expect.stringContaining('"x"') },
-      false,
-    ]);
-  }
-});
-
 test('what is current is what is stored, whenever another process commits', async () => {
   const { store, file } = await openSqlite();
   await store.pets.add(biscuit);
@@ -187,14 +157,6 @@ test('a text that varies runs as it is, and integers beyond 2^53 are exact', () 
 });
 
 describe('writing', () => {
-  test('the writes of a turn share a commit of at most 1,000; then the WAL is copied into the file', async () => {
-    const { commits, metrics } = countCommits();
-    const { store, file } = await openSqlite({ metrics });
-    await addMany(store, 2500, 'x'.repeat(1000));
-    expect(commits).toEqual([1000, 1000, 500]);
-    await expect.poll(() => fs.statSync(file).size).toBeGreaterThan(1_000_000);
-  });
-
   test('a write is acknowledged only after its commit, which other connections then see', async () => {
     const { store, file } = await openSqlite();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
