@@ -9,7 +9,6 @@ import {
   biscuit,
   clientOf,
   countCommits,
-  emptyStore,
   newDatabase,
   newStore,
   open,
@@ -60,17 +59,6 @@ test('a write that fails for another temporary reason is not retried, and counts
   expect([failedWrites?.disk_full, pool?.errors.disk_full, commits]).toEqual([2, 1, []]);
   expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
   expect(commits).toEqual([1]);
-});
-
-test('a write whose answer is lost with its connection is replayed when it is repeated with its Idempotency-Key', async () => {
-  const databaseUrl = await emptyStore();
-  const proxy = await startProxy(databaseUrl);
-  const store = await open(proxy.url);
-  await store.pets.add(biscuit);
-  proxy.cutNextAnswer();
-  const retry = { accountId: 1, key: 'k' };
-  await expect(store.pets.add(biscuit, retry)).rejects.toMatchObject(unavailable);
-  expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 2n });
 });
 
 test('a write that arrives with the last answer of a connection, and the end of that connection, is not sent on it', async () => {
