@@ -74,8 +74,10 @@ describe('a session that ends while a form arrives', () => {
     const token = client.jar.get(client.sessionName) as string;
     await makeKey(client, { name: 'first', scopes: 'pets:read' });
     const headers = {
-      ...{ cookie: `${client.sessionName}=${token}`, 'content-type': 'application/x-www-form-urlencoded' },
-      ...{ 'sec-fetch-site': 'same-origin', accept: 'text/html' },
+      cookie: `${client.sessionName}=${token}`,
+      'content-type': 'application/x-www-form-urlencoded',
+      'sec-fetch-site': 'same-origin',
+      accept: 'text/html',
     };
     const result = await interrupt(app, path.replace('ID', '2'), headers, new URLSearchParams(form).toString(), () =>
       meanwhile(app),

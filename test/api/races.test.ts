@@ -39,7 +39,9 @@ function worldOf(index: number) {
     name: `ada ${id}`,
     /** The id of an active key; the next ids are those of the other keys. */
     key: 100 * id,
-    ...{ session: hash('session'), reset: hash('reset'), invitation: hash('invitation') },
+    session: hash('session'),
+    reset: hash('reset'),
+    invitation: hash('invitation'),
   };
 }
 type World = ReturnType<typeof worldOf>;
@@ -93,13 +95,16 @@ const races: Races = {
     // The link can be used for one account, whatever its name is.
     input: ({ id, invitation }, copy) => ({
       ...(copy % 2 === 0 ? { name: `new ${id}` } : { name: `invited ${id} ${copy}`, link: invitation }),
-      ...{ passwordHash: oldHash, at },
+      passwordHash: oldHash,
+      at,
     }),
     effects: rowsOf,
   },
   setPassword: {
     input: ({ id, session, reset }, copy) => ({
-      ...{ accountId: id, passwordHash: `new ${copy}`, at },
+      accountId: id,
+      passwordHash: `new ${copy}`,
+      at,
       ...(copy % 2 === 0 ? { link: reset } : { session, previous: oldHash }),
     }),
     effects: countOf,
@@ -119,8 +124,13 @@ const races: Races = {
   endSessions: { input: ({ session }) => ({ session, at }), effects: countOf },
   addMessage: {
     input: ({ id, key }, copy) => ({
-      ...{ id: `msg_${id}_${copy}`, accountId: id, keyId: key, message: 'Hello', status: 'queued' },
-      ...{ createdAt: new Date(at).toISOString(), maxMessages },
+      id: `msg_${id}_${copy}`,
+      accountId: id,
+      keyId: key,
+      message: 'Hello',
+      status: 'queued',
+      createdAt: new Date(at).toISOString(),
+      maxMessages,
     }),
     effects: (refusal) => countOf(refusal === undefined),
   },

@@ -11,8 +11,14 @@ export interface Answer {
 
 /** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`; and those that the introduction names for all responses. */
 const transport = [
-  ...['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'],
-  ...['x-content-type-options', 'content-security-policy'],
+  'date',
+  'connection',
+  'keep-alive',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'x-content-type-options',
+  'content-security-policy',
 ];
 
 const documents = documentNames.map((name) => {

@@ -159,7 +159,15 @@ export async function startNginx(upstreams: number | number[], options: NginxOpt
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {
-    ...{ folder, https, http, ca, call, open, accessLog, errorLog, written },
+    folder,
+    https,
+    http,
+    ca,
+    call,
+    open,
+    accessLog,
+    errorLog,
+    written,
     /** Sends bytes over TLS, and without. */
     raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
     rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),

@@ -21,7 +21,10 @@ export async function openWithPeople() {
     return (await accounts.addKey(key)) as ApiKey;
   };
   return {
-    ...{ store, databaseUrl, ...accounts, ...people },
+    store,
+    databaseUrl,
+    ...accounts,
+    ...people,
     addKey,
     addSession: async (accountId = 1) => {
       const hash = newHash();

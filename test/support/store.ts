@@ -48,18 +48,20 @@ export const newStore = () => newDatabase({ template: 'template_animals' });
 export const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
 const tables = [
-  ...[
-    'pet',
-    'account',
-    'rotated_key',
-    'form_token',
-    'api_key_usage',
-    'api_key_error',
-    'api_key',
-    'idempotency',
-    'message',
-  ],
-  ...['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'],
+  'pet',
+  'account',
+  'rotated_key',
+  'form_token',
+  'api_key_usage',
+  'api_key_error',
+  'api_key',
+  'idempotency',
+  'message',
+  'session',
+  'one_time_link',
+  'attempt',
+  'counted_attempt',
+  'account_event',
 ];
 
 /** Restores the tables' state after the first start. */

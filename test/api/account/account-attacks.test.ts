@@ -29,8 +29,15 @@ describe('a form of another site (CSRF)', () => {
   /** Headers of such a form, at a server with this URL. */
   const headersAt = (url: string): Headers[] =>
     [
-      ...[undefined, 'null', '', `https://${evil}`, 'http://127.0.0.1:1', 'http://127.0.0.1'],
-      ...[url.replace('http', 'https'), `${url}.${evil}`, `${url}, https://${evil}`],
+      undefined,
+      'null',
+      '',
+      `https://${evil}`,
+      'http://127.0.0.1:1',
+      'http://127.0.0.1',
+      url.replace('http', 'https'),
+      `${url}.${evil}`,
+      `${url}, https://${evil}`,
     ]
       .map((origin): Headers => ({ origin, ...noSite }))
       .concat(
@@ -188,8 +195,12 @@ test.each([undefined, ['127.0.0.1']])(
     const client = app.open();
     const query = `?next=https://${evil}&return_to=%2F%2F${evil}&done=%0d%0aLocation:%20//${evil}`;
     const headers = {
-      ...{ 'x-forwarded-host': evil, 'x-forwarded-prefix': `//${evil}`, forwarded: `host=${evil}` },
-      ...{ 'x-original-url': `//${evil}`, 'x-rewrite-url': `//${evil}`, referer: `https://${evil}` },
+      'x-forwarded-host': evil,
+      'x-forwarded-prefix': `//${evil}`,
+      forwarded: `host=${evil}`,
+      'x-original-url': `//${evil}`,
+      'x-rewrite-url': `//${evil}`,
+      referer: `https://${evil}`,
     };
     for (const path of ['/account', '/account/settings', '/account/keys', '/account/sign-out'])
       for (const more of [headers, { ...headers, host: evil }]) {

@@ -31,7 +31,9 @@ async function startWithAda(options: Partial<AppOptions> = {}) {
   app.setTime(start);
   const account = await app.addPerson('ada');
   return {
-    ...{ app, account, ada: await app.enter(account) },
+    app,
+    account,
+    ada: await app.enter(account),
     keys: () => app.store.accounts.listKeys('ada'),
     shown: async () => plainText(await (await app.enter(account)).get('/account')),
   };

@@ -119,9 +119,17 @@ describe('a session', () => {
     const otherThan = (character = '') => (character === 'A' ? 'B' : 'A');
     const values = [
       `${token.slice(0, -1)}${otherThan(token.at(-1))}`,
-      ...[token.slice(0, -1), `${token}=`, `"${token}"`, token.toUpperCase(), `${token}%00`],
+      token.slice(0, -1),
+      `${token}=`,
+      `"${token}"`,
+      token.toUpperCase(),
+      `${token}%00`,
       ...(['hex', 'base64url'] as const).map((encoding) => stored.toString(encoding)),
-      ...[encodeURIComponent(String(hash)), `${token}${'a'.repeat(8000)}`, '', '%', '"'],
+      encodeURIComponent(String(hash)),
+      `${token}${'a'.repeat(8000)}`,
+      '',
+      '%',
+      '"',
       // Two cookies of this name: one path or domain set the other. The first counts, never both.
       `${newToken().token}; ${name}=${token}`,
     ];

@@ -188,8 +188,14 @@ describe('one request', () => {
         '415 unsupported_media_type',
         [
           ...types(
-            ...['text/plain', 'application/vnd.api+json', 'application/jsonx', '', 'application/json, text/plain'],
-            ...['application/json; charset=latin1', 'application/json; charset="utf-8', 'application/json; a'],
+            'text/plain',
+            'application/vnd.api+json',
+            'application/jsonx',
+            '',
+            'application/json, text/plain',
+            'application/json; charset=latin1',
+            'application/json; charset="utf-8',
+            'application/json; a',
             'application/json; charset=utf-8; charset=latin1',
             // What curl -d sends by itself.
             'application/x-www-form-urlencoded',
@@ -203,16 +209,12 @@ describe('one request', () => {
         '201',
         [
           ...types(
-            ...[
-              'Application/Json;Charset=Utf-8',
-              'application/json; charset=utf8',
-              'application/json\t;\tcharset="UTF-8"',
-              'application/json;',
-            ],
-            ...[
-              'application/json; a="x\\"y; charset=latin1"; charset=utf-8',
-              'application/json; profile="https://a/b,c"',
-            ],
+            'Application/Json;Charset=Utf-8',
+            'application/json; charset=utf8',
+            'application/json\t;\tcharset="UTF-8"',
+            'application/json;',
+            'application/json; a="x\\"y; charset=latin1"; charset=utf-8',
+            'application/json; profile="https://a/b,c"',
           ),
           typed(json, 'Content-Encoding: Identity\r\n'),
         ],
@@ -225,8 +227,11 @@ describe('one request', () => {
         '400 invalid_json',
         [
           // Overlong UTF-8, a surrogate, a cut character.
-          ...['{"name":"\xc0\xaf","categoryId":7}', '{"name":"\xed\xa0\x80","categoryId":7}', `${pet}\xe2\x82`],
-          ...[' \n', '{"name":"a\0b","categoryId":7}'],
+          '{"name":"\xc0\xaf","categoryId":7}',
+          '{"name":"\xed\xa0\x80","categoryId":7}',
+          `${pet}\xe2\x82`,
+          ' \n',
+          '{"name":"a\0b","categoryId":7}',
         ].map(add),
       ],
       ['400 invalid_body', [`[${pet}]`, `{"__proto__":${pet}}`, `{"__proto__":1,${pet.slice(1)}`].map(add)],
@@ -267,8 +272,22 @@ describe('an Authorization header', () => {
       [
         '401 invalid_api_key',
         [
-          ...['KEYx', 'KEYKEY', 'KEY,', 'KEY=', 'KEY%00', '"KEY"', 'token=KEY', 'x', letters(8000)],
-          ...['\tKEY', '\xa0KEY', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'Bearer KEY', 'KEY KEY', 'KEY, Bearer KEY'],
+          'KEYx',
+          'KEYKEY',
+          'KEY,',
+          'KEY=',
+          'KEY%00',
+          '"KEY"',
+          'token=KEY',
+          'x',
+          letters(8000),
+          '\tKEY',
+          '\xa0KEY',
+          'KEY\xc2\xa0',
+          '\xef\xbb\xbfKEY',
+          'Bearer KEY',
+          'KEY KEY',
+          'KEY, Bearer KEY',
           'KEY\r\nAuthorization: Bearer KEY',
         ].map((value) => authorized(`Bearer ${value}`)),
       ],

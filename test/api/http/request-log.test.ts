@@ -127,8 +127,15 @@ test('has no trace id for a traceparent that is malformed', async () => {
   const app = await startApp();
   const short = traceparent.slice(2);
   for (const header of [
-    ...['x', traceparent.toUpperCase(), `00-${traceId}`, '', `x${traceparent}`, traceparent.slice(0, -1)],
-    ...[`00${short}-1`, `ff${short}`, traceparent.replace(/[^-]/g, '0')],
+    'x',
+    traceparent.toUpperCase(),
+    `00-${traceId}`,
+    '',
+    `x${traceparent}`,
+    traceparent.slice(0, -1),
+    `00${short}-1`,
+    `ff${short}`,
+    traceparent.replace(/[^-]/g, '0'),
   ])
     expect(await lineFor(app, 'GET /v1/pets', `traceparent: ${header}\r\n`), header).not.toHaveProperty('traceId');
 });

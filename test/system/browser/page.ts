@@ -29,8 +29,13 @@ export function describeInBrowser(name: string, tests: () => void, options: Laun
       browser = await chromium.launch({
         executablePath,
         args: [
-          ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
-          ...['--disable-background-networking', '--disable-component-update'],
+          '--no-sandbox',
+          '--disable-gpu',
+          '--disable-quic',
+          '--no-first-run',
+          '--disable-sync',
+          '--disable-background-networking',
+          '--disable-component-update',
           // A page from there is not trustworthy as one from this machine is (Secure Contexts, section 3.1).
           `--host-resolver-rules=MAP ${otherHost} 127.0.0.1`,
         ],

@@ -123,8 +123,17 @@ describe('key', () => {
     // Neither names nor secrets are in an event.
     expect(stderr).toMatch(/^\{"level":30,[^\n]+"event":"key_created","account":1,"key":2,"msg":"key created"\}\n$/);
     expect(shown).toEqual({
-      ...{ id: 2, accountId: 1, account: 'zoo', name: 'Zo\u00e9', hint: shownKey.slice(0, 13), scopes: ['pets:read'] },
-      ...{ createdAt: instant, expiresAt: instant, revokedAt: null, lastUsedAt: null, deprecatedCalls: 0 },
+      id: 2,
+      accountId: 1,
+      account: 'zoo',
+      name: 'Zo\u00e9',
+      hint: shownKey.slice(0, 13),
+      scopes: ['pets:read'],
+      createdAt: instant,
+      expiresAt: instant,
+      revokedAt: null,
+      lastUsedAt: null,
+      deprecatedCalls: 0,
     });
     expect(Math.round((Date.parse(shown.expiresAt) - Date.parse(shown.createdAt)) / 86_400_000)).toBe(90);
     expect(await keys()).toEqual([expect.objectContaining({ id: 1, scopes, expiresAt: null }), shown]);
@@ -208,7 +217,11 @@ describe('key', () => {
     await expectRows(folder, [['key usage 1', 0, table.join('\n')]]);
     const error = { code: 'invalid_parameter', at: last.toISOString() };
     expect(JSON.parse(await run('key', 'usage', '1', '--json'))).toMatchObject({
-      ...{ id: 1, account: 'zoo', name: 'till', lastUsedAt: last.toISOString(), lastError: error },
+      id: 1,
+      account: 'zoo',
+      name: 'till',
+      lastUsedAt: last.toISOString(),
+      lastError: error,
       days: [{ day: today, ...counts, lastError: error }, { day: yesterday }],
     });
   });

@@ -38,8 +38,13 @@ describe('check', () => {
       /^file +\.\/data\/animal-store\.db\n(?:.+\n)+latest schema version +9\nrows of pet +2\nNo problems were found\.\n$/,
     );
     expect(JSON.parse(await run('check', '--json'))).toEqual({
-      ...{ ok: true, file: './data/animal-store.db', rows: { pet: 2 }, problems: [] },
-      ...{ sqliteVersion: expect.any(String), schemaVersion: 9, latestSchemaVersion: 9 },
+      ok: true,
+      file: './data/animal-store.db',
+      rows: { pet: 2 },
+      problems: [],
+      sqliteVersion: expect.any(String),
+      schemaVersion: 9,
+      latestSchemaVersion: 9,
     });
     expect(fs.readFileSync(store).equals(before)).toBe(true);
   });

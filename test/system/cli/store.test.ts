@@ -124,8 +124,15 @@ describe('the store', () => {
     const sentence =
       'DATABASE_URL: other/store.db does not exist: start the server or run animal-store migrate to create it.';
     const lines = [
-      ...['account list', 'account remove zoo', 'account reset zoo', 'key create --account zoo --name till'],
-      ...['key list --json', 'key revoke 1', 'key rotate 1 --overlap 1h', 'key usage 1', 'export'],
+      'account list',
+      'account remove zoo',
+      'account reset zoo',
+      'key create --account zoo --name till',
+      'key list --json',
+      'key revoke 1',
+      'key rotate 1 --overlap 1h',
+      'key usage 1',
+      'export',
     ];
     const rows = lines.map((line) => refused(line, sentence));
     await expectRows(folder, rows, { env: { DATABASE_URL: 'sqlite:other/store.db' } });

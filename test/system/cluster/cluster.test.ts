@@ -200,8 +200,11 @@ async function observe([name, ms, inject]: Fault, { cluster, entrance, load, wat
     unexpected: within.filter(({ status }) => ![200, 201, 404, 503].includes(status)),
   };
   figure(name, {
-    ...{ ...found, stale: found.stale.length, renamed: found.renamed.length, unexpected: found.unexpected.length },
-    ...{ acknowledged: acknowledged.length - acknowledgedBefore },
+    ...found,
+    stale: found.stale.length,
+    renamed: found.renamed.length,
+    unexpected: found.unexpected.length,
+    acknowledged: acknowledged.length - acknowledgedBefore,
     withoutReadsS: longestGap([from, ...reads.map(({ ended }) => ended), to]) / 1000,
     promotionAfterS: promoted.map((at) => ((at - from) / 1000).toFixed(1)).join(' and ') || '-',
   });

@@ -131,9 +131,14 @@ export async function startPatroni() {
     const name = `etcd${index + 1}`;
     const [client, peer] = [2379, 2380].map((port) => `http://${machine.address}:${port}`);
     const options = [
-      ...['--enable-v2=true', `--name=${name}`, `--data-dir=${root}/${name}`, `--initial-cluster=${peers}`],
-      ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
-      ...[`--listen-peer-urls=${peer}`, `--initial-advertise-peer-urls=${peer}`],
+      '--enable-v2=true',
+      `--name=${name}`,
+      `--data-dir=${root}/${name}`,
+      `--initial-cluster=${peers}`,
+      `--listen-client-urls=${client}`,
+      `--advertise-client-urls=${client}`,
+      `--listen-peer-urls=${peer}`,
+      `--initial-advertise-peer-urls=${peer}`,
     ];
     let member = run(machine, '/usr/bin/etcd', ...options);
     return {

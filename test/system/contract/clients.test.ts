@@ -20,8 +20,14 @@ const python = findWorking(['python3', '-c', modules], ['/usr/bin/python3', '-c'
 const hasJava = findWorking(['java', '-version']) !== undefined;
 
 const strict = {
-  ...{ target: 'es2024', module: 'nodenext', lib: ['es2024', 'dom', 'dom.iterable'], types: ['node'] },
-  ...{ strict: true, noEmit: true, skipLibCheck: true, allowImportingTsExtensions: true },
+  target: 'es2024',
+  module: 'nodenext',
+  lib: ['es2024', 'dom', 'dom.iterable'],
+  types: ['node'],
+  strict: true,
+  noEmit: true,
+  skipLibCheck: true,
+  allowImportingTsExtensions: true,
 };
 
 /** Runs a command of the table. npx asks nothing. */

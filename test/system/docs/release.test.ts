@@ -34,9 +34,14 @@ test.skipIf(noGit)('commits the version, the changelog, the documents and what i
   const before = read('CHANGELOG.md');
   expect(run('release', next)).toMatchObject({ status: 0, stderr: '' });
   expect(git('diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
-    ...['CHANGELOG.md', 'Dockerfile', imageFile, 'deploy/kubernetes/postgres/migration-job.yaml'],
+    'CHANGELOG.md',
+    'Dockerfile',
+    imageFile,
+    'deploy/kubernetes/postgres/migration-job.yaml',
     ...released,
-    ...['package-lock.json', 'package.json', 'src/pages/reference/changelog.html'],
+    'package-lock.json',
+    'package.json',
+    'src/pages/reference/changelog.html',
   ]);
   const date = new Date().toISOString().slice(0, 10);
   expect(read('CHANGELOG.md')).toBe(before.replace('## [Unreleased]\n', `## [Unreleased]\n\n## [${next}] - ${date}\n`));

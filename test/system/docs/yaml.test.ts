@@ -61,7 +61,15 @@ const words =
 -0 .inf .nan 9007199254740993 a:b a? ? [a] a] {a} @a %a #a &a *a !a | > 'a' "a" \\n 🐕`.split(/\s/);
 const texts = [
   ...words,
-  ...['', ' ', 'a: b', 'a, b', '- a', 'a #b', 'a\tb', 'a\nb', '<https://a.test/?b=1&c=2>; rel="next"'],
+  '',
+  ' ',
+  'a: b',
+  'a, b',
+  '- a',
+  'a #b',
+  'a\tb',
+  'a\nb',
+  '<https://a.test/?b=1&c=2>; rel="next"',
 ];
 
 test('the generator writes every text and integer so that all readers find it', ({ skip }) => {

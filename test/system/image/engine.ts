@@ -46,9 +46,11 @@ export function findEngine(folder: string): Engine | string {
   ];
   writeFileSync(files.containers, lines.join('\n'));
   const env = {
-    ...{ CONTAINERS_STORAGE_CONF: files.storage, CONTAINERS_CONF: files.containers },
+    CONTAINERS_STORAGE_CONF: files.storage,
+    CONTAINERS_CONF: files.containers,
     // The OCI format has no health check.
-    ...{ BUILDAH_ISOLATION: 'chroot', BUILDAH_FORMAT: 'docker' },
+    BUILDAH_ISOLATION: 'chroot',
+    BUILDAH_FORMAT: 'docker',
   };
   return { command: 'podman', env, folder };
 }

@@ -23,9 +23,13 @@ const behind: Case = { bytes: 'GET /cats HTTP/1.1\r\nHost: localhost\r\n\r\n', m
 
 const refused = [400, 401, 404, 405];
 const methods: Record<string, number[]> = {
-  ...{ GET: [200, 302, 303, 308, 501, ...refused], HEAD: [200, 302, 303, 308, 501, ...refused] },
-  ...{ POST: [201, 202, 303, 403, 415, ...refused], OPTIONS: [204, 400, 401, 404] },
-  ...{ PUT: refused, DELETE: refused, PATCH: refused },
+  GET: [200, 302, 303, 308, 501, ...refused],
+  HEAD: [200, 302, 303, 308, 501, ...refused],
+  POST: [201, 202, 303, 403, 415, ...refused],
+  OPTIONS: [204, 400, 401, 404],
+  PUT: refused,
+  DELETE: refused,
+  PATCH: refused,
 };
 const types = ['', 'application/json', 'application/x-www-form-urlencoded', 'text/plain'];
 const bodies: Record<string, string> = {

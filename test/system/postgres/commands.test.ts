@@ -93,8 +93,13 @@ describe('check', () => {
     const json = await check(databaseUrl, '--json');
     const version = fs.readdirSync(`${projectFolder}migrations/postgres`).length;
     expect(JSON.parse(json.stdout)).toEqual({
-      ...{ ok: true, database: databaseUrl.replace('app@', ''), postgresVersion: expect.stringMatching(/^\d+\.\d+/) },
-      ...{ schemaVersion: version, latestSchemaVersion: version, rows: { pet: 10 }, problems: [] },
+      ok: true,
+      database: databaseUrl.replace('app@', ''),
+      postgresVersion: expect.stringMatching(/^\d+\.\d+/),
+      schemaVersion: version,
+      latestSchemaVersion: version,
+      rows: { pet: 10 },
+      problems: [],
     });
   });
 

@@ -19,9 +19,16 @@ export async function startPgbouncer(databaseUrl: string, connections: number) {
   const own = await findPort();
   const file = `${temporaryFolder()}/pgbouncer.ini`;
   const settings = [
-    ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],
-    ...['listen_addr = 127.0.0.1', `listen_port = ${own}`, 'unix_socket_dir =', 'auth_type = any'],
-    ...['pool_mode = transaction', `default_pool_size = ${connections}`, keepNothing],
+    '[databases]',
+    `* = host=${hostname} port=${port} user=${username}`,
+    '[pgbouncer]',
+    'listen_addr = 127.0.0.1',
+    `listen_port = ${own}`,
+    'unix_socket_dir =',
+    'auth_type = any',
+    'pool_mode = transaction',
+    `default_pool_size = ${connections}`,
+    keepNothing,
     // It refuses to run as root.
     ...(process.getuid?.() === 0 ? ['user = nobody'] : []),
   ];

@@ -19,8 +19,13 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   if (missingPrograms) return skip(missingPrograms);
   const { archive, backups, shell, data, url } = await startCluster();
   const variables = {
-    ...{ PGDATABASE: 'animals', PGDATA: data, ARCHIVE: archive, BACKUPS: backups, RESTORED: 'animals_restored' },
-    ...{ DUMP: `${backups}/animals.dump`, BASE: `${backups}/base` },
+    PGDATABASE: 'animals',
+    PGDATA: data,
+    ARCHIVE: archive,
+    BACKUPS: backups,
+    RESTORED: 'animals_restored',
+    DUMP: `${backups}/animals.dump`,
+    BASE: `${backups}/base`,
   };
   /** Runs the block that contains `text`. */
   const run = (text: string, MOMENT = '') =>

@@ -8,8 +8,19 @@ import { dataFolder } from '../../support/postgres.ts';
 import { projectFolder } from '../../support/project.ts';
 
 const needed = [
-  ...['initdb', 'postgres', 'pg_ctl', 'pg_isready', 'psql', 'createdb', 'pg_dump', 'pg_dumpall', 'pg_restore'],
-  ...['pg_basebackup', 'pg_verifybackup', 'pg_archivecleanup', 'pg_amcheck'],
+  'initdb',
+  'postgres',
+  'pg_ctl',
+  'pg_isready',
+  'psql',
+  'createdb',
+  'pg_dump',
+  'pg_dumpall',
+  'pg_restore',
+  'pg_basebackup',
+  'pg_verifybackup',
+  'pg_archivecleanup',
+  'pg_amcheck',
 ];
 
 /** PATH, and the folders of the packages of Debian and of the PostgreSQL project, newest first. */

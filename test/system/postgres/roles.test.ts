@@ -129,14 +129,27 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
   });
 
   test.for([
-    ...['DROP TABLE pet', 'ALTER TABLE pet ADD COLUMN later text', 'TRUNCATE pet', 'DELETE FROM pet'],
-    ...["UPDATE pet SET name = 'x'", 'DO $$ BEGIN LOCK TABLE pet; END $$', 'ALTER TABLE pet DISABLE TRIGGER ALL'],
-    ...['CREATE TABLE later (id integer)', 'CREATE TEMP TABLE later (id integer)', 'CREATE SCHEMA later'],
+    'DROP TABLE pet',
+    'ALTER TABLE pet ADD COLUMN later text',
+    'TRUNCATE pet',
+    'DELETE FROM pet',
+    "UPDATE pet SET name = 'x'",
+    'DO $$ BEGIN LOCK TABLE pet; END $$',
+    'ALTER TABLE pet DISABLE TRIGGER ALL',
+    'CREATE TABLE later (id integer)',
+    'CREATE TEMP TABLE later (id integer)',
+    'CREATE SCHEMA later',
     "CREATE OR REPLACE FUNCTION keep_last_id() RETURNS trigger LANGUAGE sql AS ''",
-    ...["INSERT INTO migration VALUES (99, '', 0)", "UPDATE additive_migration SET name = 'x'"],
-    ...['SELECT message FROM message', 'UPDATE message SET message = 1', 'UPDATE api_key SET hash = hash'],
-    ...['UPDATE api_key SET account_id = 1', "UPDATE account SET name = 'x'", 'SELECT FROM import'],
-    ...['DELETE FROM pet_id', 'SET ROLE animal_store_owner'],
+    "INSERT INTO migration VALUES (99, '', 0)",
+    "UPDATE additive_migration SET name = 'x'",
+    'SELECT message FROM message',
+    'UPDATE message SET message = 1',
+    'UPDATE api_key SET hash = hash',
+    'UPDATE api_key SET account_id = 1',
+    "UPDATE account SET name = 'x'",
+    'SELECT FROM import',
+    'DELETE FROM pet_id',
+    'SET ROLE animal_store_owner',
   ])('the server cannot run %s', async (statement) => {
     await expect(server.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
   });

@@ -37,7 +37,14 @@ async function start(parameters = '', pooled = false) {
   const key = await server.firstKey();
   const waiting = async () => (await sql`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
   return {
-    ...{ primary, standby, address, server, key, sql, env, waiting },
+    primary,
+    standby,
+    address,
+    server,
+    key,
+    sql,
+    env,
+    waiting,
     /** Drops what the primary sends to its standby. */
     loseWal: () => wal?.silence(),
     /** The standby connects again, and gets what it lacks. */

@@ -9,8 +9,15 @@ import { newStore, temporaryFolder } from '../../support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
-    ...{ host: 'db', port: 5432, database: 'animals', user: undefined, password: undefined },
-    ...{ ssl: false, prepare: true, connections: 10, label: 'postgres://db/animals' },
+    host: 'db',
+    port: 5432,
+    database: 'animals',
+    user: undefined,
+    password: undefined,
+    ssl: false,
+    prepare: true,
+    connections: 10,
+    label: 'postgres://db/animals',
     channelBinding: 'disable',
   });
 });

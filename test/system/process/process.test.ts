@@ -121,8 +121,13 @@ test('each setting counts, from the environment before .env; the log has them', 
   );
   const [origin, other] = ['https://app.example.com', 'https://other.example.com'] as const;
   const env = {
-    ...{ PORT: undefined, HOST: '::', BASE_URL: 'https://api.example.com/store/v1', SUNSET_ENFORCE: 'false' },
-    ...{ CORS_ORIGINS: `${origin},${other}`, TRUST_PROXY: '192.0.2.1,127.0.0.1', QUICKSTART_BASE_PATH: '/from-env' },
+    PORT: undefined,
+    HOST: '::',
+    BASE_URL: 'https://api.example.com/store/v1',
+    SUNSET_ENFORCE: 'false',
+    CORS_ORIGINS: `${origin},${other}`,
+    TRUST_PROXY: '192.0.2.1,127.0.0.1',
+    QUICKSTART_BASE_PATH: '/from-env',
   };
   const server = await startServer({ folder, env: { ...env, ...clockAt('2030-12-05T00:00:00Z') } });
   expect(existsSync(`${folder}/from-file.db`)).toBe(true);

@@ -19,8 +19,12 @@ function requestsTo({ key }: TestApp): string[] {
   return [
     ...['/v1/pets?limit=100', '/v1/pets?limit=99', '/v1/pets/999999'].map(get),
     'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n',
-    ...[document, `${document}CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n`],
-    ...[get('/v1/pets?limit=1').repeat(20), post, post.repeat(3), post.slice(0, -5)],
+    document,
+    `${document}CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n`,
+    get('/v1/pets?limit=1').repeat(20),
+    post,
+    post.repeat(3),
+    post.slice(0, -5),
   ];
 }
 

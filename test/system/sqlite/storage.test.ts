@@ -73,7 +73,9 @@ describe('the file', () => {
     const { file } = await openSqlite();
     const other = openOther(file);
     expect(['application_id', 'user_version', 'journal_mode'].map((name) => pragma(other, name))).toEqual([
-      ...[0x414e4d4c, 3, 'wal'],
+      0x414e4d4c,
+      3,
+      'wal',
     ]);
     const tables = other.pragma('table_list') as { name: string; strict: number }[];
     expect(tables.filter(({ name, strict }) => strict !== 1 && !name.startsWith('sqlite_'))).toEqual([]);
@@ -272,7 +274,9 @@ describe('writing', () => {
     const { store, file } = await openSqlite();
     openOther(file).exec("INSERT INTO pet (id, name, category_id, status) VALUES (9007199254740991, 'x', 1, 'sold')");
     const [first, pet, second] = await Promise.allSettled([
-      ...[store.accounts.addAccount('first'), store.pets.add(biscuit), store.accounts.addAccount('second')],
+      store.accounts.addAccount('first'),
+      store.pets.add(biscuit),
+      store.accounts.addAccount('second'),
     ]);
     expect([first, second]).toMatchObject([{ value: { name: 'first' } }, { value: { name: 'second' } }]);
     expect(pet).toMatchObject({ status: 'rejected', reason: unavailable });

@@ -20,13 +20,40 @@ test.each([
 
 describe('the hosts that requests may name', () => {
   const expected = [
-    ...['localhost', 'LocalHost:1', 'localhost.', 'a.localhost:80', '127.0.0.1', '127.255.0.9:65535', 'localhost:'],
-    ...['[::1]', '[::1]:80', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]', 'store', 'STORE:80', 'animals.example.com.'],
-    ...['192.0.2.1', '0.0.0.0:80', '128.0.0.1', '[::]', '[2001:DB8:0::2]:1', '[::ffff:192.0.2.1]'],
+    'localhost',
+    'LocalHost:1',
+    'localhost.',
+    'a.localhost:80',
+    '127.0.0.1',
+    '127.255.0.9:65535',
+    'localhost:',
+    '[::1]',
+    '[::1]:80',
+    '[0:0:0:0:0:0:0:1]',
+    '[::ffff:127.0.0.1]',
+    'store',
+    'STORE:80',
+    'animals.example.com.',
+    '192.0.2.1',
+    '0.0.0.0:80',
+    '128.0.0.1',
+    '[::]',
+    '[2001:DB8:0::2]:1',
+    '[::ffff:192.0.2.1]',
   ];
   const foreign = [
-    ...['', 'evil.example', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', 'localhost:99999'],
-    ...['animals.example', 'a.store', 'me@localhost', 'localhost, evil.example', 'evil.example/localhost', '[::1'],
+    '',
+    'evil.example',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    'evillocalhost',
+    'localhost:99999',
+    'animals.example',
+    'a.store',
+    'me@localhost',
+    'localhost, evil.example',
+    'evil.example/localhost',
+    '[::1',
   ];
 
   test('are the names, localhost and addresses', () => {

@@ -171,7 +171,8 @@ describe('hashes at the same time', () => {
     const others = outcomesOf(Array.from(Array(20), (_, at) => ask(`other ${at}`)));
     await turn();
     await expect(ask('a newcomer')).rejects.toMatchObject({
-      ...{ code: 'service_unavailable', message: 'Other attempts are being checked: try again in a second.' },
+      code: 'service_unavailable',
+      message: 'Other attempts are being checked: try again in a second.',
     });
     resolve();
     const all = [...(await others), ...(await few)];

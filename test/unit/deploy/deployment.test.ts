@@ -51,8 +51,13 @@ describe('compose.yaml', () => {
       expect(nginx.depends_on).toContain(name);
       expect(Number.parseInt(grace, 10) * 1000).toBeGreaterThan(stopMs);
       expect(service).toMatchObject({
-        ...{ restart: 'unless-stopped', read_only: true, cap_drop: ['ALL'], mem_limit: '256m', cpus: 1 },
-        ...{ security_opt: ['no-new-privileges:true'], pids_limit: 100 },
+        restart: 'unless-stopped',
+        read_only: true,
+        cap_drop: ['ALL'],
+        mem_limit: '256m',
+        cpus: 1,
+        security_opt: ['no-new-privileges:true'],
+        pids_limit: 100,
       });
     },
   );

@@ -86,7 +86,8 @@ describe('the OpenAPI documents', () => {
   // scripts/compatible.ts compares the rest with the last release.
   test('state what the contract demands, and let later releases add', () => {
     expect(openapi).toMatchObject({
-      ...{ openapi: '3.1.0', info: { version: '1.0.0' } },
+      openapi: '3.1.0',
+      info: { version: '1.0.0' },
       servers: ['Production', 'Staging'].map((description) => ({ url: expect.stringMatching(/\/v1$/), description })),
       paths: {
         '/pets': { get: { operationId: 'listPets' }, post: { operationId: 'createPet' } },
@@ -96,7 +97,8 @@ describe('the OpenAPI documents', () => {
     });
     expect(document).not.toContain('x-stability');
     expect(openapi.components.schemas.NewPet).toMatchObject({
-      ...{ required: ['name', 'categoryId'], additionalProperties: false },
+      required: ['name', 'categoryId'],
+      additionalProperties: false,
       properties: { categoryId: { type: 'integer', format: 'int64' } },
     });
   });
