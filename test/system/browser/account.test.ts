@@ -287,21 +287,6 @@ for (const [cache, ignoreDefaultArgs] of caches) {
         expect(await keys()).toEqual(before);
       });
 
-      test('two tabs make a key each', async () => {
-        const { page, server, keys, visit, name, press, readKey } = await openWithKeys();
-        const tab = await page.context().newPage();
-        await visit('');
-        await tab.goto(`${server.url}/account`);
-        await name('website');
-        await press('Make key');
-        const { key } = await readKey();
-        await tab.locator('#name').fill('import');
-        await tab.getByRole('button', { name: 'Make key' }).click();
-        await expect.poll(() => tab.locator('#key').textContent()).toMatch(/^ast_test_/);
-        expect(await tab.locator('#key').textContent()).not.toBe(key);
-        expect(await keys()).toHaveLength(2);
-      });
-
       test('a second click meanwhile makes no second key; after the back button, it does', async () => {
         const { page, server, keys, shown, name } = await openWithKeys();
         for (const expected of [1, 2]) {

@@ -203,19 +203,6 @@ describe('a file that SQLite or a program knows', () => {
     },
   );
 
-  test('exit 1: a server has it open, and after kill -9 its log is left', async () => {
-    const here = await withOld();
-    const server = await startServer({ folder: here.folder, env: { DATABASE_URL: 'sqlite:n.db' } });
-    const lies =
-      /^SQLite would read what lies beside n\.db .+: n\.db-wal, n\.db-shm\..+ run rm n\.db-wal n\.db-shm and/;
-    expect(await here.refused('backup', '--force', 'n.db')).toMatch(lies);
-    await server.end('SIGKILL');
-    expect(await here.refused('backup', '--force', 'n.db')).toMatch(lies);
-    for (const suffix of ['-wal', '-shm']) fs.rmSync(here.old + suffix);
-    await here.run('backup', '--force', 'n.db');
-    await expectNew(here);
-  });
-
   test.each(['BEGIN; SELECT * FROM pet', 'BEGIN IMMEDIATE'])(
     'exit 1: a program is in a transaction, without a log, perhaps under another name: %s',
     async (begin) => {

@@ -90,14 +90,6 @@ export const plantedBugs: PlantedBug[] = [
     'a session that ends while a form arrives > changes nothing',
   ],
   [
-    'no request timeout',
-    'src/http/server.ts',
-    'requestTimeout: limits.requestMs',
-    'requestTimeout: 0',
-    'system/process/slow-clients',
-    'slow and silent clients',
-  ],
-  [
     'each chunk of a body stays an object',
     'src/http/body.ts',
     "request.on('data', (chunk: Buffer) => {",
@@ -173,8 +165,8 @@ export const plantedBugs: PlantedBug[] = [
     'src/server/serve.ts',
     'closeConnections(app, opened?.sockets ?? [app.server])',
     'process.exit(0)',
-    'system/process/process',
-    'SIGTERM: a request under way is answered',
+    'system/process/signals',
+    'SIGINT to all processes of npm start',
   ],
   [
     'a failed fsync is ignored',

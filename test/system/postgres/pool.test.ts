@@ -24,18 +24,6 @@ const pid = async (connection: Connection) => (await connection`SELECT pg_backen
 const failed = { code: 'service_unavailable' };
 const unavailable = (cause: unknown) => ({ ...failed, cause });
 
-test('connections are opened when they are needed, at most so many, and reused', async () => {
-  const { keyed, strangers, sessions, pools } = await start(4);
-  expect([keyed.measure().limit, strangers.measure().limit, await sessions()]).toEqual([3, 1, 0]);
-  const first = await keyed.read(pid);
-  expect(await keyed.write(pid)).toBe(first);
-  const pids = await Promise.all(Array.from(Array(12), () => keyed.read(pid)));
-  expect(new Set(pids).size).toBeLessThanOrEqual(3);
-  await strangers.read(pid);
-  expect(await sessions()).toBe(4);
-  expect(pools.measure().pool).toMatchObject({ limit: 4, busy: 0, waiting: 0, abandoned: 0 });
-});
-
 test('if the database grants fewer connections, work waits only for those that are open', async () => {
   const databaseUrl = await emptyStore();
   const sql = clientOf(databaseUrl);

@@ -1,22 +1,11 @@
 /** The life of the server process: its start, what it says and refuses, and its end. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
-import {
-  begin,
-  launchCli,
-  launchServer,
-  openSocket,
-  type Server,
-  startServer,
-  tabby,
-  withScript,
-} from '../../support/process.ts';
+import { launchCli, launchServer, type Server, startServer, tabby, withScript } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 const modeOf = (name: string) => (statSync(name).mode & 0o777).toString(8);
@@ -172,22 +161,4 @@ test('a port in use is named: exit 1, with one sentence', async () => {
   }
   const both = await launchServer({ env: { PORT: String(other.port), OPS_PORT: opsPort } }).end();
   expect(both.stderr.match(/^animal-store: (OPS_)?PORT \d+ on 127\.0\.0\.1 is already in use/gm)).toHaveLength(2);
-});
-
-test('SIGTERM: a request under way is answered, then exit 0 at once, even if repeated and connections stay open', async () => {
-  const server = await startServer();
-  const silent = await openSocket(server.port);
-  const idle = await openSocket(server.port);
-  idle.write('GET /v1/pets HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  expect(String((await once(idle, 'data'))[0])).toMatch(/^HTTP\/1\.1 401 /);
-  const finish = await begin(server);
-  expect([silent.readyState, idle.readyState]).toEqual(['open', 'open']);
-  const end = server.end('SIGTERM');
-  await server.seen('stdout', /"stopping"/);
-  void server.end('SIGTERM');
-  // Idle connections are looked for ten times a second meanwhile.
-  await sleep(350);
-  await finish();
-  // At its deadline the process would exit with 1.
-  expect(await end).toMatchObject({ code: 0 });
 });
