@@ -68,9 +68,12 @@ test('a password that is much too long takes no time', () => {
   expect(performance.now() - begun).toBeLessThan(1000);
 });
 
-/** Each call is a turn of the same network. */
-function openHasher(): Hasher {
-  const { inTurn } = createPasswords();
+/** A hash takes a tenth of a millisecond. */
+const cheap = { memory: 8, passes: 1, parallelism: 1 };
+
+/** Each call is a turn of the same network. Without a cost, that of production. */
+function openHasher(cost?: typeof cheap): Hasher {
+  const { inTurn } = createPasswords(cost);
   return {
     hash: (text) => inTurn('192.0.2.7', (hasher) => hasher.hash(text)),
     verify: (text, stored) => inTurn('192.0.2.7', (hasher) => hasher.verify(text, stored)),
@@ -92,7 +95,7 @@ describe('the hash', () => {
   });
 
   test('verifies the right password only, in each normalization', async () => {
-    const { hash, verify } = openHasher();
+    const { hash, verify } = openHasher(cheap);
     const right = 'Ein Kühlschrank im Grünen';
     const stored = await hash(right);
     for (const text of [right, right.normalize('NFD')]) expect(await verify(text, stored)).toBe(true);
@@ -135,7 +138,7 @@ describe('hashes at the same time', () => {
   };
 
   test('are 10 of a network at most; more are rejected at once', async () => {
-    const { hash, verify } = openHasher();
+    const { hash, verify } = openHasher(cheap);
     // argon2 rejects these parameters. An error gives the place back.
     for (const parameters of ['m=1,t=1,p=1', 'm=19456,t=0,p=1', 'm=19456,t=1,p=0'])
       expect(await outcomesOf([verify(password, `$argon2id$v=19$${parameters}$c29tZXNhbHQ$CTFh`)])).not.toContain(
