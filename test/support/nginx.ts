@@ -110,7 +110,7 @@ const containers = {
   compose: { addresses: ['production:3000', 'staging:3000'], ports: [8080, 8081] },
 };
 
-/** Starts nginx as a container has it, behind a proxy at 127.0.0.1. `upstreams`: the port of each server. */
+/** Starts nginx as a container has it, behind a proxy at 127.0.0.1. `upstreams`: the port of each server. Resolves to its ports. */
 export async function startContained(place: keyof typeof containers, upstreams: number[]) {
   const folder = temporaryFolder();
   const found: number[] = [];
@@ -124,8 +124,8 @@ export async function startContained(place: keyof typeof containers, upstreams: 
   }
   copyShared(folder, folder);
   writeFileSync(`${folder}/nginx.conf`, text);
-  const { end } = await launchNginx(folder, found[0] as number, true);
-  return { ports: found, end };
+  await launchNginx(folder, found[0] as number, true);
+  return found;
 }
 
 /** Starts nginx in front of the servers at these ports; resolves when it listens. */
