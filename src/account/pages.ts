@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Refusal, RefusedError } from '../core/accounts.ts';
 import { type ApiError, errorTable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { headersOf, logError, sendError, toApiError } from '../http/errors.ts';
+import { beginError, sendError } from '../http/errors.ts';
 import { pageHeaders } from '../http/headers.ts';
 import type { App } from '../http/operation.ts';
 import { type Fault, FormError } from './forms.ts';
@@ -136,11 +136,8 @@ export function createPages(app: App, rootPath: string) {
     if (place !== undefined) return redirect(reply, place);
     // Only a browser shows pages. Other clients get errors as JSON.
     if (!request.headers.accept?.includes('text/html') || request.raw.errored) return sendError(thrown, request, reply);
-    const error = toApiError(thrown);
+    const error = beginError(thrown, request, reply);
     const { status } = error;
-    request.errorCode = error.code;
-    logError(error, request);
-    reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     try {
       // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too. A 404 is about

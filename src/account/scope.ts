@@ -8,7 +8,6 @@ import type { App } from '../http/operation.ts';
 import { createPageLimit } from '../http/rate-limit.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
-import { busy } from './line.ts';
 import { createPages } from './pages.ts';
 import { type Cost, createPasswords } from './passwords.ts';
 import { createSessions } from './session.ts';
@@ -46,8 +45,6 @@ export async function createAccountScope(app: App, options: AccountOptions) {
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
-    // It was reset while requests before it were served: nobody waits for the response.
-    if (request.raw.socket.destroyed) throw busy();
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
     const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
     if (secure && request.protocol.toLowerCase() !== 'https') {

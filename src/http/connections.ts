@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { nextTick } from 'node:process';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { HttpError, sendError } from './errors.ts';
+import { overloaded, sendError } from './errors.ts';
 import { type Client, clientAt, clientBehind, plainAddress } from './networks.ts';
 
 interface Connection {
@@ -70,15 +70,13 @@ function discardBody(request: IncomingMessage): void {
   );
 }
 
-const late = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
-
 /** Neither side of the connection has sent anything for the server's time-out: it is idle, the store hangs, or the client reads nothing. */
 function onTimeout(socket: Socket): void {
   const { last } = connectionOf(socket);
   if (!isOutstanding(last)) socket.destroy();
   // After a normal close, the kernel would keep trying to send what the client does not read.
   else if (last.raw.headersSent) socket.resetAndDestroy();
-  else sendError(late, last.request, last);
+  else sendError(overloaded, last.request, last);
 }
 
 /** A tick later: Node resumes the socket behind each request that it has parsed, and behind each response to discard what is left of a body. */

@@ -21,8 +21,11 @@ export const rateLimited = (waitMs: number, message?: string) =>
 /** Clients may retry after one second. */
 const retrySoon = { 'retry-after': '1' };
 
+/** A 503 that closes the connection: whoever is refused sends again. Created once: capturing a stack trace costs more than the rest of the response. */
+export const overloaded = new HttpError('service_unavailable', { ...retrySoon, connection: 'close' });
+
 /** The additional headers of an error. */
-export function headersOf(error: ApiError): Readonly<Record<string, string>> {
+function headersOf(error: ApiError): Readonly<Record<string, string>> {
   if (error instanceof HttpError) return error.headers;
   return error.code === 'service_unavailable' ? retrySoon : {};
 }
@@ -64,19 +67,25 @@ function logOutage(error: ApiError, { log, server }: FastifyRequest): void {
  * Logs the cause of a 5xx error, which the client never sees: a bug with its stack trace, an outage as one line. Requests rejected for overload have
  * only their request line.
  */
-export function logError(error: ApiError, request: FastifyRequest): void {
+function logError(error: ApiError, request: FastifyRequest): void {
   const { code, cause } = error;
   if (code === 'internal_error') request.log.error({ err: cause }, code);
   else if (code === 'service_unavailable' && cause !== undefined) logOutage(error, request);
+}
+
+/** Begins the response for any thrown value: logs its cause, and sets the status and the additional headers. Returns the error. */
+export function beginError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): ApiError {
+  const error = toApiError(thrown);
+  request.errorCode = error.code;
+  logError(error, request);
+  reply.code(error.status).headers(headersOf(error));
+  return error;
 }
 
 /** Sends the error response for any thrown value. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
   // The client disconnected while it sent its body; or client-errors.ts has answered.
   if (request.raw.errored || reply.sent || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
-  const error = toApiError(thrown);
-  request.errorCode = error.code;
-  logError(error, request);
-  const { status, headers, body } = errorResponse(error);
-  reply.code(status).headers(headers).send(body);
+  const { headers, body } = errorResponse(beginError(thrown, request, reply));
+  reply.headers(headers).send(body);
 }

@@ -5,7 +5,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { KeyCache } from './auth.ts';
-import { HttpError } from './errors.ts';
+import { type HttpError, overloaded } from './errors.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -21,9 +21,6 @@ declare module 'fastify' {
     weight: number;
   }
 }
-
-/** Closes the connection: whoever is refused sends again. */
-const tooMany = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
 /** `keys`: those that were valid when they were last looked up. */
 export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { keys }) => {
@@ -57,7 +54,7 @@ export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { ke
     const share = (shares.get(holder) ?? 0) + weight;
     if (share > app.config.limits.inFlight - inFlight) {
       app.metrics.limited('in_flight');
-      return tooMany;
+      return overloaded;
     }
     shares.set(holder, share);
     inFlight += weight;

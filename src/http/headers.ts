@@ -50,7 +50,6 @@ export const responseHeaders = fp(async (app) => {
     if (reply.getHeader('content-type') === 'application/json; charset=utf-8') reply.type('application/json');
     // Node parses nothing after a request with Upgrade, even if that is refused.
     if (request.headers.upgrade !== undefined || app.draining()) reply.header('connection', 'close');
-    if (reply.getHeader('connection') === 'close') reply.raw.shouldKeepAlive = false;
     done();
   });
 });

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ErrorCode } from '../core/errors.ts';
 
 /** If the request reached no route, only some members are known. */
-export interface EndedRequest {
+interface EndedRequest {
   reqId: string;
   status: number;
   method?: string | undefined;
@@ -34,6 +34,9 @@ export type OnEnd = (request: EndedRequest) => void;
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
 const clientClosed = 499;
 
+/** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). Only later versions than 00 may have more. */
+const traceparent = /^(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/;
+
 /** What is known about a request when its response has closed. */
 export function endedRequest(request: FastifyRequest, { raw, elapsedTime }: FastifyReply): EndedRequest {
   const { id, method, headers, client, apiKey, errorCode, bodyMs, routeOptions } = request;
@@ -56,9 +59,6 @@ export function endedRequest(request: FastifyRequest, { raw, elapsedTime }: Fast
     aborted: !raw.writableFinished,
   };
 }
-
-/** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). Only later versions than 00 may have more. */
-const traceparent = /^(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/;
 
 const maxPath = 200;
 

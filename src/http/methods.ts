@@ -63,6 +63,7 @@ export async function addRoutes(scope: App, add: () => Promise<void>): Promise<v
   const added: RouteOptions[] = [];
   scope.addHook('onRoute', (route) => void added.push(route));
   await add();
+  // A copy: the hook also gets the routes that are added here.
   for (const [url, routes] of Map.groupBy([...added], (route) => route.url)) {
     // A wildcard matches unknown paths, which support no method. With a slash at its end any other path is unknown, too.
     if (/^\/$|[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);

@@ -18,6 +18,51 @@ const batches = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 /** A value, or one for each value of a label. */
 type Reading = number | Readonly<Record<string, number>>;
 
+/** In bytes, seconds and numbers. Undefined: the engine has no such value. A value that was measured before and is undefined now is 0. */
+const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => Reading | undefined]> = {
+  waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
+  failed_writes_total: ['Writes that the store could not commit, by reason.', ({ failedWrites }) => failedWrites],
+  wal_bytes: ['Write-ahead log (WAL) size in bytes.', ({ walBytes }) => walBytes],
+  disk_bytes: ['Size of the file system of the store.', ({ disk }) => disk?.size],
+  disk_available_bytes: ['Room left on it for the server.', ({ disk }) => disk?.available],
+  database_connections_max: ['Most connections to the database.', ({ pool }) => pool?.limit],
+  database_connections_busy: ['Connections to the database in use.', ({ pool }) => pool?.busy],
+  database_jobs_waiting: ['Jobs that wait for a connection.', ({ pool }) => pool?.waiting],
+  database_connections_abandoned: [
+    'Connections given up because a statement passed its deadline, which the database has not let go yet.',
+    ({ pool }) => pool?.abandoned,
+  ],
+  database_errors_total: [
+    'Errors of the database, by the reasons of animal_store_failed_writes_total; also those after which a statement ran again.',
+    ({ pool }) => pool?.errors,
+  ],
+};
+
+/** These are sent on any route, so a client could make a series of each: URL too long, unknown expectation. */
+const anywhere = new Set([414, 417]);
+
+const methods = new Set(['GET', 'HEAD', 'POST', 'OPTIONS']);
+
+const firstPart = (route: string) => `/${route.split('/', 2)[1]}`;
+
+function countRequests(histogram: Histogram): OnEnd {
+  /** Indexed by route: a key of all three labels would be a new string for each request. */
+  const byRoute = new Map<string, Series[]>();
+
+  return ({ method = 'none', route, isOperation, status, ms = 0 }) => {
+    // Clients choose methods and paths: those that nobody serves must not make series.
+    const label = typeof route !== 'string' || anywhere.has(status) ? 'none' : isOperation ? route : firstPart(route);
+    const shown = label === 'none' ? 'none' : methods.has(method) ? method : 'other';
+    const ofRoute = byRoute.get(label) ?? [];
+    let series = ofRoute.find(({ labels }) => labels.status === status && labels.method === shown);
+    if (!series) {
+      series = histogram.add({ method: shown, route: label, status });
+      byRoute.set(label, [...ofRoute, series]);
+    }
+    series.observe(ms / 1000);
+  };
+}
+
 /** `version` and `revision`: the running release and its commit. */
 export function createMetrics(version: string, revision = '') {
   const registry = new Registry();
@@ -33,33 +78,17 @@ export function createMetrics(version: string, revision = '') {
 
   /** Adds a metric whose value at each scrape is what `read` returns: a counter if its name ends in _total, otherwise a gauge. */
   function add(name: string, help: string, read: () => Reading, label = 'reason'): void {
-    const labelNames = typeof read() === 'number' ? [] : [label];
-    const samples = () => {
-      const now = read();
-      return typeof now === 'number'
-        ? [[{}, now] as const]
-        : Object.entries(now).map(([key, value]) => [{ [label]: key }, value] as const);
-    };
-    if (!name.endsWith('_total')) {
-      const gauge: Gauge = new Gauge({
-        name,
-        help,
-        labelNames,
-        registers,
-        collect() {
-          for (const [labels, value] of samples()) gauge.set(labels, value);
-        },
-      });
-      return;
-    }
-    const counter: Counter = new Counter({
+    const Metric = name.endsWith('_total') ? Counter : Gauge;
+    const metric: Counter | Gauge = new Metric({
       name,
       help,
-      labelNames,
+      labelNames: typeof read() === 'number' ? [] : [label],
       registers,
       collect() {
-        counter.reset();
-        for (const [labels, value] of samples()) counter.inc(labels, value);
+        metric.reset();
+        const now = read();
+        if (typeof now === 'number') metric.inc(now);
+        else for (const [key, value] of Object.entries(now)) metric.inc({ [label]: key }, value);
       },
     });
   }
@@ -126,48 +155,3 @@ export function createMetrics(version: string, revision = '') {
     },
   };
 }
-
-/** In bytes, seconds and numbers. Undefined: the engine has no such value. A value that was measured before and is undefined now is 0. */
-const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => Reading | undefined]> = {
-  waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
-  failed_writes_total: ['Writes that the store could not commit, by reason.', ({ failedWrites }) => failedWrites],
-  wal_bytes: ['Write-ahead log (WAL) size in bytes.', ({ walBytes }) => walBytes],
-  disk_bytes: ['Size of the file system of the store.', ({ disk }) => disk?.size],
-  disk_available_bytes: ['Room left on it for the server.', ({ disk }) => disk?.available],
-  database_connections_max: ['Most connections to the database.', ({ pool }) => pool?.limit],
-  database_connections_busy: ['Connections to the database in use.', ({ pool }) => pool?.busy],
-  database_jobs_waiting: ['Jobs that wait for a connection.', ({ pool }) => pool?.waiting],
-  database_connections_abandoned: [
-    'Connections given up because a statement passed its deadline, which the database has not let go yet.',
-    ({ pool }) => pool?.abandoned,
-  ],
-  database_errors_total: [
-    'Errors of the database, by the reasons of animal_store_failed_writes_total; also those after which a statement ran again.',
-    ({ pool }) => pool?.errors,
-  ],
-};
-
-function countRequests(histogram: Histogram): OnEnd {
-  /** Indexed by route: a key of all three labels would be a new string for each request. */
-  const byRoute = new Map<string, Series[]>();
-
-  return ({ method = 'none', route, isOperation, status, ms = 0 }) => {
-    // Clients choose methods and paths: those that nobody serves must not make series.
-    const label = typeof route !== 'string' || anywhere.has(status) ? 'none' : isOperation ? route : firstPart(route);
-    const shown = label === 'none' ? 'none' : methods.has(method) ? method : 'other';
-    const ofRoute = byRoute.get(label) ?? [];
-    let series = ofRoute.find(({ labels }) => labels.status === status && labels.method === shown);
-    if (!series) {
-      series = histogram.add({ method: shown, route: label, status });
-      byRoute.set(label, [...ofRoute, series]);
-    }
-    series.observe(ms / 1000);
-  };
-}
-
-/** These are sent on any route, so a client could make a series of each: URL too long, unknown expectation. */
-const anywhere = new Set([414, 417]);
-
-const methods = new Set(['GET', 'HEAD', 'POST', 'OPTIONS']);
-
-const firstPart = (route: string) => `/${route.split('/', 2)[1]}`;

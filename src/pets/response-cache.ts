@@ -31,25 +31,6 @@ interface Entry {
   used: boolean;
 }
 
-/** Caches what `reads` return. The reads reject as those do. */
-export function cacheReads(app: App, reads: PetReads): CachedReads {
-  const { metrics, store } = app;
-  const pages = createCache(store.pets.isCurrent);
-  const singlePets = createCache(store.pets.isCurrent);
-  const timer = setInterval(() => {
-    pages.sweep();
-    singlePets.sweep();
-  }, sweepMs).unref();
-  app.addHook('onClose', async () => clearInterval(timer));
-  const sumOf = (what: 'hits' | 'misses') => () => pages.use()[what] + singlePets.use()[what];
-  metrics.add('animal_store_cache_hits_total', 'Reads served from the response cache.', sumOf('hits'));
-  metrics.add('animal_store_cache_misses_total', 'Reads served from the store.', sumOf('misses'));
-  return {
-    page: (query) => pages.get(pageKey(query), () => reads.page(query)),
-    pet: (id) => singlePets.get(Number(id), () => reads.pet(id)),
-  };
-}
-
 /**
  * Caches a response when it is requested for the second time, while there is room. When the cache is full, a sweep drops the entries that
  * are no longer requested. An LRU cache would replace the oldest entry by the newest: if clients read through more pages than fit, it would
@@ -123,5 +104,24 @@ export function createCache(isCurrent: Pets['isCurrent']) {
       }
       full = false;
     },
+  };
+}
+
+/** Caches what `reads` return. The reads reject as those do. */
+export function cacheReads(app: App, reads: PetReads): CachedReads {
+  const { metrics, store } = app;
+  const pages = createCache(store.pets.isCurrent);
+  const singlePets = createCache(store.pets.isCurrent);
+  const timer = setInterval(() => {
+    pages.sweep();
+    singlePets.sweep();
+  }, sweepMs).unref();
+  app.addHook('onClose', async () => clearInterval(timer));
+  const sumOf = (what: 'hits' | 'misses') => () => pages.use()[what] + singlePets.use()[what];
+  metrics.add('animal_store_cache_hits_total', 'Reads served from the response cache.', sumOf('hits'));
+  metrics.add('animal_store_cache_misses_total', 'Reads served from the store.', sumOf('misses'));
+  return {
+    page: (query) => pages.get(pageKey(query), () => reads.page(query)),
+    pet: (id) => singlePets.get(Number(id), () => reads.pet(id)),
   };
 }

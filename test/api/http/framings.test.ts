@@ -135,7 +135,12 @@ describe('one request', () => {
       ],
       [
         '400 invalid_url',
-        ['/v1/pets/%ff', 'http:///', 'http://a/v1/pets#limit=1', 'http://a:b/'].map((url) => get(url)),
+        [
+          ask('OPTIONS *'),
+          ...['/v1/pets/%ff', 'http:///', 'http:///v1/pets', 'http://a/v1/pets#limit=1', 'http://a:b/'].map((url) =>
+            get(url),
+          ),
+        ],
       ],
       ['400 bad_request', ['/v1/pets/\xe9', 'v1/pets', 'ftp://animals.example/v1/pets'].map((url) => get(url))],
       ['404 route_not_found', ['/v1%2fpets', '/v1/../v1/pets'].map((url) => get(url))],
@@ -318,6 +323,14 @@ describe('several requests on one socket', () => {
       ],
       { gapMs: undefined },
     ));
+
+  test('are served behind the page of a form that is refused', async () => {
+    const { port } = await startApp();
+    const head = 'Origin: http://127.0.0.1\r\nSec-Fetch-Site: same-origin\r\nAccept: text/html\r\n';
+    const form = ask('POST /account/sign-in', host + head + json + lengthOf(pet)) + pet;
+    const answers = await converse(port, [form, get('/docs/nothing')], { answers: 2 });
+    expect(answers.map(({ status }) => status)).toEqual([415, 404]);
+  });
 
   test('in one packet: the first is answered, and the connection closes, whatever follows', () =>
     check(
