@@ -141,12 +141,12 @@ const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*
 function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp }: AppConfig): string {
   const address = root.startsWith('http') ? root : exampleRoot;
   const conditions: Record<string, boolean> = {
+    [signUp]: true,
     account: signUp !== 'none',
-    'no account': signUp === 'none',
     quickstart: quickstartBasePath !== '',
   };
   return html
-    .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
+    .replace(/ *<!-- if (\w+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
       conditions[name] ? part : '',
     )
     .replaceAll('{{root}}', () => root)

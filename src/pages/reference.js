@@ -157,9 +157,6 @@ for (const form of document.querySelectorAll('form.panel')) {
     try {
       const isDone = await sendFrom(form);
       ended?.(isDone);
-      // The response takes the place of the same call.
-      const same = form.parentElement.querySelector('.same');
-      if (same && !form.querySelector('.answer').hidden) same.open = false;
     } finally {
       button.disabled = false;
       // A button that is disabled loses the focus.

@@ -8,7 +8,7 @@ describeInBrowser('the reference page', () => {
     const words = await (await open('')).innerText();
     for (const said of ['needs JavaScript', 'GET /pets', 'invalid_cursor', `${server.url}/v1/pets`])
       expect(words).toContain(said);
-    const sample = (language: string) => page.locator(`#start [data-language="${language}"]`);
+    const sample = (language: string) => page.locator(`.intro [data-language="${language}"]`);
     await sample('Python').locator('summary').click();
     expect(await sample('Python').locator('code').isVisible()).toBe(true);
     expect(await sample('curl').locator('code').isVisible()).toBe(false);

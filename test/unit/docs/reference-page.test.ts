@@ -43,6 +43,23 @@ describe('GET /docs', () => {
       expect((await get(path, { key: null })).text, path).toContain('All accounts see all animals.');
   });
 
+  test.each([
+    ['open', /class="button" href="account\/sign-up">Create an account</, /[Aa]sk the operator/],
+    ['invitation', /Ask the operator of the service for an invitation\.[\s\S]*href="account">sign in/, /sign-up/],
+    ['off', /Ask the operator of the service for a key\.[\s\S]*href="account">sign in/, /sign-up/],
+    ['none', /Ask the operator of the service for one\./, /account/],
+  ] as const)(
+    'SIGN_UP=%s: the steps and the header offer what it allows, and say whom to ask',
+    async (signUp, has, no) => {
+      const { text } = await (await startApp({ signUp })).get('/docs', { key: null });
+      const [, start = ''] = /<main([\s\S]*?)id="start\/call"/.exec(text) ?? [];
+      const [, header = ''] = /<header>([\s\S]*?)<\/header>/.exec(text) ?? [];
+      expect(start).toMatch(has);
+      expect(start).not.toMatch(no);
+      expect(/operator/.test(header)).toBe(signUp !== 'open');
+    },
+  );
+
   test('no link is broken', async () => {
     const links = await follow(await startApp({ quickstartBasePath: '/first' }), ['/docs', '/docs/quickstart']);
     const expected = ['/docs/quickstart', '/account/sign-up', '/account', '/docs', '/docs/changelog'];
