@@ -159,9 +159,7 @@ export function operationView(context: Context, { path, method, operation }: Ret
     responses: successes,
     errors,
     hasCommonErrors: context.commonErrors.length > 0,
-    answers: [...successes, ...errors].flatMap(({ status, examples: shown }) =>
-      shown.map(({ summary, html }) => ({ title: summary ? `${status}: ${summary}` : status, html })),
-    ),
+    answers: [...successes, ...errors].filter(({ examples: shown }) => shown.length > 0),
     samples: samplesOf({
       method,
       url: context.server + path.replace(/\{(\w+)\}/g, (_, name: string) => values.get(name) ?? name),

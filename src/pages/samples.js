@@ -60,15 +60,33 @@ function showLanguage(language) {
   for (const sample of samples) sample.open = sample.dataset.language === language;
 }
 
-for (const sample of samples)
-  sample.querySelector('summary').addEventListener('click', (event) => {
-    // One sample is always open.
+for (const tab of document.querySelectorAll('.tabs > details')) {
+  const { language } = tab.dataset;
+  const summary = tab.querySelector('summary');
+  summary.addEventListener('click', (event) => {
+    // One tab is always open.
     event.preventDefault();
-    const { top } = sample.getBoundingClientRect();
-    remember('language', sample.dataset.language);
-    showLanguage(sample.dataset.language);
+    const { top } = tab.getBoundingClientRect();
+    tab.open = true;
+    if (language) {
+      remember('language', language);
+      showLanguage(language);
+    }
     // Samples above it have other heights now.
-    scrollBy({ top: sample.getBoundingClientRect().top - top, behavior: 'instant' });
+    scrollBy({ top: tab.getBoundingClientRect().top - top, behavior: 'instant' });
+  });
+  summary.addEventListener('keydown', ({ key }) => {
+    const steps = { ArrowLeft: tab.previousElementSibling, ArrowRight: tab.nextElementSibling };
+    const next = steps[key]?.querySelector('summary');
+    next?.focus();
+    next?.click();
+  });
+}
+
+for (const choose of document.querySelectorAll('.choose'))
+  choose.addEventListener('change', () => {
+    for (const [at, choice] of choose.parentElement.querySelectorAll('.choice').entries())
+      choice.classList.toggle('chosen', at === choose.selectedIndex);
   });
 
 const { language } = document.documentElement.dataset;

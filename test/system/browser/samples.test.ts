@@ -88,4 +88,25 @@ describeInBrowser('the samples', () => {
     expect(await sample.locator('code').innerText()).toContain('<API_KEY>');
     expect(exec('sh', ['-c', await copied()])).toContain('"id":1');
   });
+
+  test('of responses are one card: a tab for each status, a choice among several, and arrow keys', async () => {
+    const { page, open, faults } = await openReference();
+    const operation = await open('pets/createPet');
+    const card = operation.locator('.answers');
+    const shown = () => card.locator('pre').filter({ visible: true }).allInnerTexts();
+    expect(await shown()).toEqual([expect.stringContaining('"categoryId": 7')]);
+    await card.getByRole('combobox').filter({ visible: true }).selectOption('A categoryId beyond 2^53');
+    expect(await shown()).toEqual([expect.stringContaining('"categoryId": 9007199254740994')]);
+    await card.locator('summary', { hasText: '403' }).click();
+    expect(await shown()).toEqual([expect.stringContaining('insufficient_scope')]);
+    await page.keyboard.press('ArrowLeft');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('400');
+    expect(await shown()).toEqual([expect.stringContaining('"status": 400')]);
+    const samples = operation.locator('.samples');
+    await samples.locator('summary').first().focus();
+    await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('ArrowRight');
+    expect(await samples.locator('[open] > summary').allInnerTexts()).toEqual(['TypeScript']);
+    expect(faults()).toEqual([]);
+  });
 });
