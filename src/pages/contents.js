@@ -29,8 +29,15 @@ if (contents) {
   const menu = contents.querySelector('details');
   const search = contents.querySelector('#search');
   startSearch(search, contents);
+  // On a wide screen style shows them in any case; only open ones are known to be reachable, though, to tools such as axe.
+  const isWide = matchMedia('(width >= 60rem)');
+  const settle = () => {
+    menu.open = isWide.matches;
+  };
+  isWide.addEventListener('change', settle);
+  settle();
   contents.addEventListener('click', ({ target }) => {
-    if (target.closest('a')) menu.open = false;
+    if (target.closest('a')) settle();
   });
   closeOnEscape(menu);
   const openSearch = () => {
@@ -38,7 +45,7 @@ if (contents) {
     search.focus();
   };
   contents.querySelector('.find').addEventListener('click', openSearch);
-  if (matchMedia('(hover: hover) and (width >= 60rem)').matches) search.placeholder = 'Search (Ctrl K)';
+  if (isWide.matches && matchMedia('(hover: hover)').matches) search.placeholder = 'Search (Ctrl K)';
   addEventListener('keydown', (event) => {
     if (event.key !== 'k' || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();

@@ -29,6 +29,27 @@ describeInBrowser('the contents', () => {
   });
 });
 
+describeInBrowser('the contents on a wide screen', () => {
+  test('are all visible at a height of 800 px, scroll for everybody at less, and no focus ring is cut off', async () => {
+    const { page, open } = await openReference({ viewport: { width: 1280, height: 800 } });
+    await open('');
+    const links = page.locator('.sections a');
+    for (const link of await links.all()) {
+      const { y, height } = (await link.boundingBox()) ?? { y: Number.NaN, height: 0 };
+      expect(y + height).toBeLessThanOrEqual(800);
+    }
+    await page.setViewportSize({ width: 1280, height: 500 });
+    expect(await accessibilityFaults(page)).toEqual([]);
+    const offset = 'getComputedStyle(document.activeElement).outlineOffset';
+    for (const place of [links.last(), page.locator('.tabs summary').first()]) {
+      await place.focus();
+      await page.keyboard.press('Shift+Tab');
+      await page.keyboard.press('Tab');
+      expect(await page.evaluate(offset)).toBe('-2px');
+    }
+  });
+});
+
 describeInBrowser('the search', () => {
   test('finds operations, fields, error codes and headers, and leads to them', async () => {
     const { page, open, faults } = await openReference();
