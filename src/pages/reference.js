@@ -2,49 +2,82 @@
 
 // Requests go only to the server that served the page.
 const base = new URL(document.body.dataset.server ?? '', location.href).href;
-const key = document.querySelector('#key');
-const keyFault = document.querySelector('#key-fault');
+/** The fields of the key, one in each form: they have one value. */
+const keys = [...document.querySelectorAll('.key')];
 
-/** The key in the field; also if `Bearer` or the whole header was pasted with it. */
-const enteredKey = () => key?.value.trim().replace(/^(?:authorization\s*:\s*)?bearer\s+/i, '') ?? '';
+/** The key in the fields; also if `Bearer` or the whole header was pasted with it. */
+const enteredKey = () => keys[0].value.trim().replace(/^(?:authorization\s*:\s*)?bearer\s+/i, '');
 
-function showKeyState() {
-  const has = enteredKey() !== '';
-  for (const link of document.querySelectorAll('.key-state')) link.textContent = has ? 'Key set' : 'Enter a key first';
-  for (const button of document.querySelectorAll('.with-key')) button.hidden = !has;
-  if (has) sayOfKey('');
+function setKey(value) {
+  for (const field of keys) {
+    // The cursor of the field that has it already stays.
+    if (field.value !== value) field.value = value;
+    if (value) sayOfKey(field, '');
+  }
+  for (const button of document.querySelectorAll('.with-key')) button.hidden = enteredKey() === '';
 }
 
-/** Shows a message at the field of the key; none if it is empty. */
-function sayOfKey(message) {
-  keyFault.textContent = message;
-  if (message) key.setAttribute('aria-invalid', 'true');
-  else key.removeAttribute('aria-invalid');
+/** Shows a message at a field of the key; none if it is empty. */
+function sayOfKey(field, message) {
+  field.closest('.field').querySelector('.fault').textContent = message;
+  if (message) field.setAttribute('aria-invalid', 'true');
+  else field.removeAttribute('aria-invalid');
 }
 
-const showKey = document.querySelector('#show-key');
-showKey?.addEventListener('click', () => {
-  const isShown = showKey.ariaPressed !== 'true';
-  showKey.ariaPressed = String(isShown);
-  key.classList.toggle('shown', isShown);
-});
-key?.addEventListener('input', showKeyState);
-addEventListener('pageshow', () => key && showKeyState());
+for (const field of keys) {
+  const show = field.parentElement.querySelector('.show');
+  show.addEventListener('click', () => {
+    show.ariaPressed = String(field.classList.toggle('shown'));
+  });
+  field.addEventListener('input', () => setKey(field.value));
+}
+addEventListener('pageshow', () => keys[0] && setKey(keys[0].value));
 
 // The page of a new key leads here, and hands it over: account.js.
-if (key && location.hash.startsWith('#new-key-')) {
+if (keys[0] && location.hash.startsWith('#new-key-')) {
   const channel = new BroadcastChannel(location.hash);
   channel.addEventListener('message', ({ data }) => {
     // Another tab may ask, too.
     if (!data) return;
     channel.close();
-    key.value = data;
-    showKeyState();
+    setKey(data);
   });
   channel.postMessage('');
   // A reload asks for nothing.
   history.replaceState(null, '', '#start');
 }
+
+/** Reads an account page. Undefined without a session, which leads elsewhere, and without a connection. */
+async function readAccount(url, init) {
+  const response = await fetch(url, { redirect: 'manual', ...init }).catch(() => undefined);
+  return response?.ok ? new DOMParser().parseFromString(await response.text(), 'text/html') : undefined;
+}
+
+/** Says who is signed in, and makes a key with the form of the account pages. No address has the key. */
+async function offerKey(member) {
+  const [name, button, outcome] = member.children;
+  const page = await readAccount(member.dataset.account);
+  const who = page?.querySelector('.who');
+  if (!who) return;
+  name.textContent = who.textContent;
+  member.hidden = false;
+  member.nextElementSibling.hidden = true;
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    const form = page.querySelector('#make form');
+    const body = new URLSearchParams(new FormData(form));
+    body.set('name', `reference, ${new Date().toISOString().slice(0, 19)}`);
+    body.set('expires', '30d');
+    const made = await readAccount(form.action, { method: 'POST', body });
+    const secret = made?.querySelector('#key')?.textContent;
+    outcome.textContent = secret ? 'It is entered, and expires after 30 days.' : 'No key was made. See API keys.';
+    if (secret) setKey(secret);
+    else button.disabled = false;
+  });
+}
+
+const member = document.querySelector('.member');
+if (member) offerKey(member);
 
 for (const mark of document.querySelectorAll('[data-sunset]'))
   if (Date.now() >= Date.parse(mark.dataset.sunset)) mark.textContent = mark.textContent.replace('Will be r', 'R');
@@ -146,8 +179,9 @@ for (const form of document.querySelectorAll('form.panel')) {
     // A second click would send a second request.
     if (button.disabled) return;
     if (enteredKey() === '') {
-      sayOfKey('Enter a key first.');
-      key.focus();
+      const field = form.querySelector('.key');
+      sayOfKey(field, 'Enter a key first.');
+      field.focus();
       return;
     }
     if (!form.reportValidity()) return;

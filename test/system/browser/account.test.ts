@@ -104,7 +104,7 @@ describeInBrowser('the account pages', () => {
       await expect.poll(() => reference.url()).toBe(`${server.url}/docs#start`);
       return reference;
     };
-    const field = (of: Page) => of.getByLabel('API key', { exact: true });
+    const field = (of: Page) => of.getByLabel('API key', { exact: true }).first();
     const reference = await tryIt();
     await expect.poll(() => field(reference).inputValue()).toBe(key);
     expect(await reference.evaluate('opener')).toBeNull();
@@ -126,6 +126,30 @@ describeInBrowser('the account pages', () => {
     await shown('Settings');
     expect(warnings).toBe(1);
     expect(places.join()).not.toContain(key.slice(9));
+  });
+
+  test('let the reference make a key in one step, for the person who is signed in, and no address has it', async () => {
+    const server = await startServer();
+    const { page, context, signUp, visit, faults } = await openAccount(server);
+    const places: string[] = [];
+    context.on('request', (request) => void places.push(request.url()));
+    await page.goto(`${server.url}/docs`);
+    await page.getByRole('link', { name: 'Create an account' }).waitFor();
+    expect(await page.getByText('You are signed in').isVisible()).toBe(false);
+    await signUp('robin');
+    await page.goto(`${server.url}/docs`);
+    await page.getByText('You are signed in as robin.').waitFor();
+    expect(await page.getByRole('link', { name: 'Create an account' }).isVisible()).toBe(false);
+    await page.getByRole('button', { name: 'Make a key' }).click();
+    await page.getByText('It is entered, and expires after 30 days.').waitFor();
+    const key = await page.getByLabel('API key', { exact: true }).first().inputValue();
+    expect(key).toMatch(/^ast_test_\w{36}$/);
+    await page.getByRole('button', { name: 'List all animals', exact: true }).click();
+    await page.locator('.steps').getByRole('status').filter({ hasText: '200 OK' }).waitFor();
+    expect(places.join()).not.toContain(key.slice(9));
+    expect(faults()).toEqual([]);
+    await visit('');
+    expect(await page.getByRole('listitem').filter({ hasText: 'reference, 20' }).count()).toBe(1);
   });
 
   test('have one main button beside a new key', async () => {

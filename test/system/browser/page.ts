@@ -110,8 +110,9 @@ export async function openReference(options: BrowserContextOptions = {}) {
     return panel;
   }
 
-  /** Enters the API key in the field of the page. */
-  const authenticate = (secret = key) => page.getByLabel('API key', { exact: true }).fill(secret);
+  /** Enters the API key in the first field that is shown: all have one value. */
+  const authenticate = (secret = key) =>
+    page.getByLabel('API key', { exact: true }).filter({ visible: true }).first().fill(secret);
   return { ...opened, server, key, open, authenticate, send };
 }
 

@@ -60,7 +60,7 @@ describeInBrowser('the request panel', () => {
     expect(await page.evaluate('indexedDB.databases()')).toEqual([]);
     expect([...urls, page.url()].join()).not.toContain(key);
     await page.reload();
-    expect(await page.getByLabel('API key', { exact: true }).inputValue()).toBe('');
+    expect(await page.getByLabel('API key', { exact: true }).first().inputValue()).toBe('');
   });
 
   test('says in its own words why nothing was sent or no response came', async () => {
@@ -110,7 +110,7 @@ describeInBrowser('the request panel', () => {
     expect((await server.get('/v1/pets')).json.length).toBe(2);
   });
 
-  test('does not send without a key, and leads to its field', async () => {
+  test('does not send without a key, and leads to the field beside the button; Enter sends; all fields have one value', async () => {
     const { page, open, key } = await openReference();
     const operation = await open('pets/listPets');
     let requests = 0;
@@ -119,22 +119,23 @@ describeInBrowser('the request panel', () => {
       await route.continue();
     });
     await operation.getByRole('button', { name: 'Send', exact: true }).click();
-    const field = page.getByLabel('API key', { exact: true });
-    const fault = page.locator('#key-fault');
+    const field = operation.getByLabel('API key', { exact: true });
+    const fault = operation.locator('.fault');
     expect(await fault.innerText()).toBe('Enter a key first.');
     expect(await field.evaluate((element) => element.matches(':focus'))).toBe(true);
     expect(await field.getAttribute('aria-invalid')).toBe('true');
     await page.keyboard.type(key);
     expect([await fault.innerText(), await field.getAttribute('aria-invalid'), requests]).toEqual(['', null, 0]);
-    expect(await operation.locator('.key-state').innerText()).toBe('Key set');
-    const look = () =>
-      page.evaluate(`getComputedStyle(document.querySelector('#key')).getPropertyValue('-webkit-text-security')`);
-    const show = page.getByRole('button', { name: 'Show the key' });
+    const all = await page.getByLabel('API key', { exact: true }).all();
+    expect(all.length).toBe(4);
+    for (const one of all) expect(await one.inputValue()).toBe(key);
+    const look = () => field.evaluate((element) => element.computedStyleMap().get('-webkit-text-security')?.toString());
+    const show = operation.getByRole('button', { name: 'Show the key' });
     for (const expected of ['disc', 'none', 'disc']) {
       expect(await look()).toBe(expected);
       await show.click();
     }
-    await operation.getByRole('button', { name: 'Send', exact: true }).click();
+    await field.press('Enter');
     await operation.getByRole('status').filter({ hasText: '200 OK' }).waitFor();
     expect(requests).toBe(1);
   });
@@ -145,7 +146,7 @@ describeInBrowser('the request panel', () => {
       await page.goto('about:blank');
       await page.goto(`${server.url}/docs${hash}`);
       await page.locator('.ready').waitFor();
-      expect(await page.getByLabel('API key', { exact: true }).inputValue()).toBe('');
+      expect(await page.getByLabel('API key', { exact: true }).first().inputValue()).toBe('');
     }
   });
 
