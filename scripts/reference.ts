@@ -5,7 +5,7 @@ import { Eta } from 'eta';
 import type { ErrorCode } from '../src/core/errors.ts';
 import { documents, type Introduction, keys } from './openapi/introduction.ts';
 import { parseDocument, serverOf } from './reference/document.ts';
-import { createTypes, fieldsOf, modelId } from './reference/fields.ts';
+import { createTypes, fieldsOf, modelId, ownType } from './reference/fields.ts';
 import {
   type Context,
   codesOf,
@@ -134,7 +134,7 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     models: models.map(([model, schema]) => {
       const id = modelId(slug, model);
       const fields = fieldsOf(context, schema);
-      return { name: model, id, text: toInlineHtml(schema.description), fields };
+      return { name: model, id, text: toInlineHtml(schema.description), type: ownType(schema), fields };
     }),
   });
 }

@@ -14,6 +14,7 @@ export interface Schema {
   minLength?: bigint;
   maxLength?: bigint;
   pattern?: string;
+  maxItems?: bigint;
   items?: Schema;
   required?: string[];
   properties?: Record<string, Schema>;

@@ -70,7 +70,6 @@ function parameterView({ describe }: Context, operationId: string, parameter: Pa
     in: parameter.in,
     required,
     type: toInlineHtml(describe(schema)),
-    pattern: schema.pattern,
     text: toInlineHtml(description),
     /** For the panel. */
     help: toInlineHtml(
@@ -153,6 +152,7 @@ export function operationView(context: Context, { path, method, operation }: Ret
     headerInputs: parameters.filter((parameter) => parameter.in === 'header'),
     body: media && {
       text: toHtml(requestBody.description),
+      type: toInlineHtml(context.describe(media.schema)),
       fields: fieldsOf(context, media.schema),
       examples: examples.map(show),
     },
@@ -196,11 +196,6 @@ export function responseHeaders(document: Document) {
   return { common, others };
 }
 
-/** The schemas that the page describes apart: objects that no request body consists of. */
-export function modelsOf(document: Document) {
-  const bodies = operationsOf(document).map(({ operation }) => operation.requestBody);
-  const sent = bodies.map((body) => body && mediaOf(body)?.schema.model);
-  return Object.entries(document.components.schemas).filter(
-    ([name, schema]) => schema.properties && !sent.includes(name),
-  );
-}
+/** The schemas that the page describes apart: objects and enumerations. */
+export const modelsOf = ({ components }: Document) =>
+  Object.entries(components.schemas).filter(([, schema]) => schema.properties ?? schema.enum);

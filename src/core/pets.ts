@@ -49,7 +49,8 @@ export const NewPet = Type.Object(
   {
     name: PetName,
     categoryId: Int64({
-      description: 'Identifier of the category the animal belongs to. A JavaScript number rounds integers beyond 2^53.',
+      description:
+        'Identifier of the category the animal belongs to. It may exceed 2^53, beyond which JavaScript rounds numbers: there read it with a reviver of JSON.parse, as BigInt(context.source).',
       examples: [7],
     }),
     status: Type.Optional({ ...PetStatus, default: 'available' }),

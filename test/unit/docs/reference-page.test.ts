@@ -95,6 +95,16 @@ describe('GET /docs', () => {
   });
 });
 
+test('the schemas show their limits without a click, and every object and enumeration is a model', async () => {
+  const { text } = await (await startApp()).get('/docs', { key: null });
+  const models = [...text.matchAll(/<h3 id="animal-store\/model\/(\w+)"/g)].map(([, name]) => name);
+  expect(models).toEqual(expect.arrayContaining(['Error', 'NewPet', 'Pet', 'PetStatus']));
+  const [, field = ''] = /<div id="animal-store\/model\/NewPet\/name">([\s\S]*?)<\/div>/.exec(text) ?? [];
+  expect(field).toContain('string, 1 to 1000 characters, matches <code>^[^\\x00]+$</code>');
+  expect(text).toMatch(/id="animal-store\/tag\/pets\/createPet\/body\/status">.*?PetStatus<\/a>: <code>available</s);
+  expect(text).toMatch(/It may exceed 2\^53.*?BigInt\(context\.source\)/);
+});
+
 test('the changelog shows releases only: what is for those who call the API first, and the rest folded', async () => {
   const { get } = await startApp();
   const { text } = await get('/docs/changelog', { key: null });
