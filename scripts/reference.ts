@@ -145,7 +145,7 @@ function render(template: 'page' | 'changelog' | 'not-found', view: object): str
   // Indentation that no reader sees is a twentieth of the compressed page. A preformatted text keeps its own.
   return eta
     .render(`reference/${template}`, view)
-    .replace(/<(pre|textarea)[\s\S]*?<\/\1>|\n\s+/g, (found) => (found.startsWith('<') ? found : '\n'));
+    .replace(/<(pre|textarea|option)[\s\S]*?<\/\1>|\n\s+/g, (found) => (found.startsWith('<') ? found : '\n'));
 }
 
 /** The releases of a changelog: what is not released yet is nothing that a reader has. */

@@ -1,19 +1,24 @@
 /** Colors code ahead of time: as HTML with classes, because the page's policy allows no inline styles. */
 import { createCssVariablesTheme, createHighlighterCoreSync } from 'shiki/core';
 import { createJavaScriptRegexEngine } from 'shiki/engine/javascript';
+import csharp from 'shiki/langs/csharp.mjs';
 import go from 'shiki/langs/go.mjs';
+import java from 'shiki/langs/java.mjs';
 import javascript from 'shiki/langs/javascript.mjs';
 import json from 'shiki/langs/json.mjs';
+import php from 'shiki/langs/php.mjs';
 import python from 'shiki/langs/python.mjs';
+import ruby from 'shiki/langs/ruby.mjs';
 import shellscript from 'shiki/langs/shellscript.mjs';
 import typescript from 'shiki/langs/typescript.mjs';
 
-export type Grammar = 'go' | 'javascript' | 'json' | 'python' | 'shellscript' | 'typescript';
+const langs = { csharp, go, java, javascript, json, php, python, ruby, shellscript, typescript };
+export type Grammar = keyof typeof langs;
 
 const theme = createCssVariablesTheme({ name: 'classes', variablePrefix: '--' });
 const highlighter = createHighlighterCoreSync({
   themes: [theme],
-  langs: [go, javascript, json, python, shellscript, typescript],
+  langs: Object.values(langs),
   engine: createJavaScriptRegexEngine(),
 });
 

@@ -10,13 +10,23 @@ function compact(text) {
   return text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, '$1');
 }
 
-const quotes = { curl: quoteForShell, Go: quoteForGo };
+const [double, single] = [quoteDouble, quoteSingle];
+const quotes = { curl: quoteForShell, Go: double, Java: double, 'C#': double, PHP: single, Ruby: single };
 
 /** Writes a value into its places in the samples. */
 function fill(samples, name, value) {
   for (const slot of samples.querySelectorAll(`[data-slot="${name}"]`)) {
     const quote = quotes[slot.closest('[data-language]').dataset.language] ?? quoteForProgram;
-    slot.textContent = quote((slot.dataset.before ?? '') + value);
+    const { before = '' } = slot.dataset;
+    const quoted = quote(before + value);
+    const at = before && value ? quoted.indexOf(value) : -1;
+    slot.textContent = quoted;
+    if (at < 0) continue;
+    // Stays whole at the end of a line.
+    const whole = document.createElement('span');
+    whole.className = 'whole';
+    whole.textContent = value;
+    slot.replaceChildren(quoted.slice(0, at), whole, quoted.slice(at + value.length));
   }
 }
 

@@ -1,6 +1,6 @@
 /** Tests the samples of the reference page in a real browser: each one runs, whatever the panel beside it has. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Locator } from 'playwright-core';
@@ -11,25 +11,38 @@ const exec = (program: string, args: string[]) => execFileSync(program, args, { 
 
 const node = (type: string) => (code: string) => exec(process.execPath, [`--input-type=${type}`, '-e', code]);
 
-function runGo(code: string): string {
+/** Runs a program of a file with this name. */
+const runFile = (name: string, run: (file: string) => string) => (code: string) => {
   const folder = mkdtempSync(path.join(tmpdir(), 'sample-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const file = path.join(folder, 'main.go');
+  const file = path.join(folder, name);
   writeFileSync(file, code);
-  return exec('go', ['run', file]);
+  return run(file);
+};
+
+/** Debian has no .NET: the compiler is that of Mono, whose Main cannot be async. */
+function runCSharp(file: string): string {
+  const main = 'static void Main() { Run().GetAwaiter().GetResult(); } static async Task Run()';
+  writeFileSync(file, readFileSync(file, 'utf8').replace('static async Task Main()', main));
+  exec('mcs', ['-r:System.Net.Http.dll', file]);
+  return exec('mono', [file.replace(/cs$/, 'exe')]);
 }
 
 const languages: [language: string, program: string, run: (code: string) => string][] = [
   ['curl', 'curl', (code) => exec('sh', ['-c', code])],
   ['JavaScript', process.execPath, node('module')],
   ['TypeScript', process.execPath, node('module-typescript')],
-  ['Go', 'go', runGo],
+  ['Go', 'go', runFile('main.go', (file) => exec('go', ['run', file]))],
+  ['Java', 'javac', runFile('Main.java', (file) => exec('java', [file]))],
+  ['C#', 'mcs', runFile('main.cs', runCSharp)],
+  ['PHP', 'php', runFile('main.php', (file) => exec('php', [file]))],
+  ['Ruby', 'ruby', runFile('main.rb', (file) => exec('ruby', [file]))],
   ['Python', 'python3', (code) => exec('python3', ['-c', code])],
 ];
 
 /** The sample of an operation as the page shows it. */
 async function shown(operation: Locator, language: string): Promise<string> {
-  await operation.locator('.samples summary', { hasText: language }).first().click();
+  await operation.locator(`[data-language="${language}"] > summary`).click();
   return operation.locator(`[data-language="${language}"] code`).innerText();
 }
 
@@ -64,9 +77,9 @@ describeInBrowser('the samples', () => {
 
       const getting = await open('pets/getPet');
       await getting.locator('[name="petId"]').fill(`1'"\\/é?&`);
-      // The program for TypeScript throws.
-      const said = await runSample(getting).catch(({ stderr }) => stderr);
-      expect(said).toContain('invalid_parameter');
+      // Each ends as its language ends on an error, and says which it was.
+      const said = await runSample(getting).catch(({ stderr, stdout }) => ({ said: stdout + stderr }));
+      expect(said).toEqual({ said: expect.stringContaining('invalid_parameter') });
     },
   );
 
@@ -87,6 +100,22 @@ describeInBrowser('the samples', () => {
     await expect.poll(copied).toContain(`'Authorization: Bearer ${key}'`);
     expect(await sample.locator('code').innerText()).toContain('<API_KEY>');
     expect(exec('sh', ['-c', await copied()])).toContain('"id":1');
+  });
+
+  test('keep a UUID whole where a line has room for it, and an example its indentation', async () => {
+    const { open } = await openReference();
+    const operation = await open('pets/createPet');
+    for (const language of ['curl', 'Python']) {
+      await shown(operation, language);
+      const whole = operation
+        .locator(`[data-language="${language}"] [data-header]`)
+        .locator('.whole, [data-slot]')
+        .last();
+      const { height } = (await whole.boundingBox()) ?? { height: Number.NaN };
+      expect(height, language).toBeLessThan(25);
+    }
+    await operation.getByLabel('Example', { exact: true }).selectOption('All fields, and safe to retry');
+    expect(await operation.getByLabel('Request body').inputValue()).toMatch(/^\{\n {2}"name": .*\n {2}"categoryId"/);
   });
 
   test('of responses are one card: a tab for each status, a choice among several, and arrow keys', async () => {
