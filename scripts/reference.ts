@@ -30,8 +30,23 @@ const pages = {
     base: 'v1',
     description: 'openapi',
     hasGuides: true,
-    changes:
-      'No operation does: `PUT`, `PATCH` and `DELETE` return 405. Add the animal again as it should be, and keep its new id. Lists then have both.',
+    more: [
+      {
+        id: 'changes',
+        title: 'Change or delete an animal',
+        text: 'No operation can update or delete one: `PUT`, `PATCH` and `DELETE` return 405. Add the animal again as it should be, and keep its new id. Lists then have both.',
+      },
+      {
+        id: 'absent',
+        title: 'Webhooks and SDKs',
+        text: 'The service has neither. In place of a webhook, look for new animals at the end of the list ([Paging](#guides/paging)). In place of an SDK, copy a sample, or generate a client from the OpenAPI document.',
+      },
+      {
+        id: 'versions',
+        title: 'Versions',
+        text: 'The interface has a version of its own, whose first number is in the address: `/v1`. A new release of the service may add operations, fields and codes of errors; it removes nothing that the interface has, except as announced in the [release notes](docs/changelog).',
+      },
+    ],
   },
   'quickstart.html': {
     slug: 'messages-quickstart',
@@ -41,7 +56,7 @@ const pages = {
     base: '../{{quickstart}}',
     description: '../{{quickstart}}/openapi',
     hasGuides: false,
-    changes: undefined,
+    more: [],
   },
 } as const;
 type PageName = keyof typeof pages;
@@ -74,14 +89,20 @@ const guidesOf = (server: string) =>
       return { id: `guides/${idOf(title)}`, title, text: toHtml(lines.join('\n')) };
     });
 
+interface Section {
+  id: string;
+  title: string;
+  text: string;
+}
+
 /** The sections on requests: what few readers need comes last. */
-const requestsOf = ({ general, requests, limits }: Introduction, keys: string, changes: string | undefined) =>
+const requestsOf = ({ general, requests, limits }: Introduction, keys: string, more: readonly Section[]) =>
   [
     { id: '', title: '', text: general },
     { id: 'keys', title: 'API keys', text: keys },
     { id: 'limits', title: 'Limits', text: limits },
     { id: 'methods', title: 'Methods, paths and origins', text: requests },
-    ...(changes ? [{ id: 'changes', title: 'Change or delete an animal', text: changes }] : []),
+    ...more,
   ].map((section) => ({ ...section, text: toHtml(section.text) }));
 
 /** Makes one page from a document in YAML. Throws if an operation has no entry, or a reference leads nowhere. */
@@ -118,10 +139,11 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     ...page,
     title: document.info.title,
     version: document.info.version,
+    release: (JSON.parse(read('package.json')) as { version: string }).version,
     server: context.server,
     guides: page.hasGuides ? guidesOf(context.server) : [],
     lead: toHtml([introduction.lead, introduction.actions].join('\n\n')),
-    requests: requestsOf(introduction, keys.form, page.changes),
+    requests: requestsOf(introduction, keys.form, page.more),
     aboutErrors: toHtml(introduction.errors.text),
     errors: groupErrors(introduction.errors, common),
     groups,

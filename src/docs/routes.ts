@@ -8,7 +8,12 @@ import { addRoutes } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Kind, type Representation, represent, sendRepresentation } from '../http/responses.ts';
 
-const headers = { ...pageHeaders("connect-src 'self'; form-action 'none'"), 'referrer-policy': 'no-referrer' };
+/** `forms`: where forms lead that the browser sends. */
+const headersOf = (forms: string) => ({
+  ...pageHeaders(`connect-src 'self'; form-action '${forms}'`),
+  'referrer-policy': 'no-referrer',
+});
+const headers = headersOf('none');
 
 const pages = {
   '/docs': 'animal-store.html',
@@ -85,7 +90,8 @@ export function createNotFoundPage({ config }: FastifyInstance, { readFile }: Do
   const root = rootOf(config.base.replace(/^https?:\/\/[^/]+/, ''));
   return async () => {
     html ??= adaptPage(await textReader(readFile)('src/pages/reference/not-found.html'), root, config);
-    return { headers: { ...headers, 'cache-control': 'no-store' }, html };
+    // It searches the reference.
+    return { headers: { ...headersOf('self'), 'cache-control': 'no-store' }, html };
   };
 }
 

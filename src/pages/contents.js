@@ -45,10 +45,18 @@ if (contents) {
     search.focus();
   };
   contents.querySelector('.find').addEventListener('click', openSearch);
-  if (isWide.matches && matchMedia('(hover: hover)').matches) search.placeholder = 'Search (Ctrl K)';
+  if (isWide.matches && matchMedia('(hover: hover)').matches) search.placeholder = 'Search (press /)';
   addEventListener('keydown', (event) => {
-    if (event.key !== 'k' || !(event.ctrlKey || event.metaKey)) return;
+    const isWriting = event.target.matches('input, textarea, select');
+    if (!(event.key === 'k' && (event.ctrlKey || event.metaKey)) && (event.key !== '/' || isWriting)) return;
     event.preventDefault();
     openSearch();
   });
+  // From the page for a mistyped address.
+  const wanted = new URLSearchParams(location.search).get('search');
+  if (wanted) {
+    search.value = wanted;
+    openSearch();
+    search.dispatchEvent(new Event('input'));
+  }
 }

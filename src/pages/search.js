@@ -36,6 +36,8 @@ function createIndex() {
   return entries;
 }
 
+const nothing = 'Nothing found. Try key, token, paging, retry, update or version.';
+
 let index;
 
 /** The entries that have all words; those whose title has the whole text come first, and those that have them in their text alone come last. */
@@ -84,7 +86,7 @@ export function startSearch(search, contents) {
     list.hidden = found.length === 0;
     search.ariaExpanded = String(!list.hidden);
     sections.hidden = !isEmpty;
-    output.textContent = isEmpty ? '' : `${found.length || 'Nothing'} found`;
+    output.textContent = isEmpty ? '' : found.length > 0 ? `${found.length} found` : nothing;
     mark(0);
   }
 

@@ -68,8 +68,13 @@ describeInBrowser('the search', () => {
       ['64-bit', 'Exact numbers', '#guides/exact-numbers'],
       ['next', 'List all animals', '#animal-store/tag/pets/listPets'],
       ['delete', 'Change or delete an animal', '#changes'],
+      ['update', 'Change or delete an animal', '#changes'],
+      ['token', 'Authentication and keys', '#guides/authentication-and-keys'],
+      ['webhook', 'Webhooks and SDKs', '#absent'],
+      ['sdk', 'Webhooks and SDKs', '#absent'],
+      ['version', 'Versions', '#versions'],
     ] as const) {
-      await page.keyboard.press('Control+k');
+      await page.keyboard.press(text === 'token' ? '/' : 'Control+k');
       await page.keyboard.type(text);
       await expect.poll(() => found.first().innerText()).toContain(first);
       await page.keyboard.press('Enter');
@@ -78,7 +83,22 @@ describeInBrowser('the search', () => {
       expect(await page.locator('#search').inputValue()).toBe('');
       expect(await page.locator(`[id="${hash.slice(1)}"]`).isVisible()).toBe(true);
     }
+    await page.keyboard.press('/');
+    await page.keyboard.type('a/b');
+    expect(await page.locator('#search').inputValue()).toBe('a/b');
+    expect(await page.locator('.search output').innerText()).toContain('Nothing found. Try key,');
     expect(faults()).toEqual([]);
+  });
+
+  test('is on the page for a mistyped address, and leads on to what is found', async () => {
+    const { page, server } = await openReference();
+    await page.goto(`${server.url}/dosc/x`);
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.getByLabel('Search the reference').fill('paging');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => page.locator('.found a').first().innerText()).toContain('Paging');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => new URL(page.url()).hash).toBe('#guides/paging');
   });
 });
 

@@ -163,6 +163,15 @@ describeInBrowser('the request panel', () => {
     expect(await body.innerText()).not.toContain('Crumb');
     expect(await listed.getByRole('button', { name: 'Next page' }).count()).toBe(0);
     expect(await listing.locator('[data-language="curl"] code').innerText()).toContain('cursor=');
+    // Its box can be made taller.
+    const box = listed.getByLabel('Response body');
+    expect(await box.evaluate((element) => element.computedStyleMap().get('resize')?.toString())).toBe('vertical');
+    expect(
+      await box.evaluate((element) => {
+        (element as unknown as { style: { height: string } }).style.height = '900px';
+        return element.getBoundingClientRect().height;
+      }),
+    ).toBe(900);
     // In the colors of the samples.
     expect(await body.locator('.string').first().innerText()).toBe('"Moth"');
 

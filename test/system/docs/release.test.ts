@@ -41,7 +41,7 @@ test.skipIf(noGit)('commits the version, the changelog, the documents and what i
     ...released,
     'package-lock.json',
     'package.json',
-    'src/pages/reference/changelog.html',
+    ...['animal-store', 'changelog', 'quickstart'].map((name) => `src/pages/reference/${name}.html`),
   ]);
   const date = new Date().toISOString().slice(0, 10);
   expect(read('CHANGELOG.md')).toBe(before.replace('## [Unreleased]\n', `## [Unreleased]\n\n## [${next}] - ${date}\n`));
