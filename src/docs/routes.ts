@@ -108,7 +108,20 @@ function addDocs(app: App, { readFile }: DocsOptions): void {
   const readText = textReader(readFile);
 
   const start = () => origin() + root;
-  documentRoutes(app, '', '/v1', () => readText('openapi.yaml'), start);
+  const document = documentRoutes(app, '', '/v1', () => readText('openapi.yaml'), start);
+  serve(app, '/llms.txt', { type: 'text/markdown; charset=utf-8' }, async () => {
+    const { info } = (await parseYaml(await document())) as { info: Record<'title' | 'description', string> };
+    const links = Object.entries({
+      'The OpenAPI document': '/openapi.yaml',
+      'The reference, with guides and samples': '/docs',
+      'The changelog': '/docs/changelog',
+    }).map(([title, path]) => `- [${title}](${start()}${path})\n`);
+    return `# ${info.title}\n\n${info.description}\n\n## Links\n\n${links.join('')}`;
+  });
+  // Pages of a person, and an API that needs a key.
+  serve(app, '/robots.txt', { type: 'text/plain' }, async () => 'User-agent: *\nDisallow: /account\nDisallow: /v1/\n');
+  // Tools ask for it unseen; browsers find it in the pages.
+  serve(app, '/favicon.ico', { headers, type: 'image/svg+xml' }, () => readText('src/pages/icon.svg'));
   if (quickstartBasePath !== undefined)
     documentRoutes(app, quickstartBasePath, quickstartBasePath, () => readText('openapi.quickstart.yaml'), start);
   for (const [url, name] of Object.entries(pages)) {
@@ -169,7 +182,7 @@ function listeningOrigin({ config, server }: App): string {
 }
 
 /**
- * `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of this server's URLs, when it listens; empty if
+ * Serves a document, and returns what reads it. `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of this server's URLs, when it listens; empty if
  * it does not know its address.
  */
 function documentRoutes(
@@ -178,7 +191,7 @@ function documentRoutes(
   operations: string,
   read: () => Promise<string>,
   start: () => string,
-): void {
+): () => Promise<string> {
   /**
    * The committed text, whose quotes a writer of YAML would change: with this server's address in place of the examples, or before them if it is only a
    * path, and without links that lead nowhere.
@@ -192,12 +205,14 @@ function documentRoutes(
       .replace(examples, `servers:\n  - ${thisServer}\n`);
     return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
   }
-  const readJson = async () => {
-    // Loading it takes a tenth of the start time.
-    const { parse } = await import('yaml');
-    return JSON.stringify(parse(await adapt()), null, 2);
-  };
-  serve(app, `${prefix}/openapi.json`, {}, readJson);
+  serve(app, `${prefix}/openapi.json`, {}, async () => JSON.stringify(await parseYaml(await adapt()), null, 2));
   // RFC 9512, section 2.1.
   serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, adapt);
+  return adapt;
+}
+
+async function parseYaml(text: string): Promise<unknown> {
+  // Loading it takes a tenth of the start time.
+  const { parse } = await import('yaml');
+  return parse(text);
 }

@@ -131,6 +131,26 @@ test.each([
   expect([again.status, again.text]).toEqual([304, '']);
 });
 
+test('what browsers, robots and language models ask for unseen is there, without a key', async () => {
+  const { get, url } = await startApp();
+  const read = (path: string) => get(path, { key: null });
+  const types = {
+    '/favicon.ico': 'image/svg+xml',
+    '/robots.txt': 'text/plain',
+    '/llms.txt': 'text/markdown; charset=utf-8',
+  };
+  for (const [path, type] of Object.entries(types)) {
+    const { status, headers } = await read(path);
+    expect([path, status, headers['content-type']]).toEqual([path, 200, type]);
+  }
+  expect((await read('/robots.txt')).text).toContain('Disallow: /account\n');
+  const { text } = await read('/llms.txt');
+  expect(text).toMatch(/^# Animal Store\n\nA store of animals\./);
+  const links = [...text.matchAll(/^- \[.*\]\((.*)\)$/gm)].map(([, link]) => link as string);
+  expect(links).toEqual([`${url}/openapi.yaml`, `${url}/docs`, `${url}/docs/changelog`]);
+  for (const link of links) expect((await fetch(link)).status, link).toBe(200);
+});
+
 describe('the page of a document', () => {
   const render = (more: object) =>
     renderPage(
