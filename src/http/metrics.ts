@@ -43,7 +43,8 @@ const anywhere = new Set([414, 417]);
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'OPTIONS']);
 
-const firstPart = (route: string) => `/${route.split('/', 2)[1]}`;
+/** Files at the root count together. */
+const firstPart = (route: string) => (/^\/[^/]+\.\w+$/.test(route) ? '/' : `/${route.split('/', 2)[1]}`);
 
 function countRequests(histogram: Histogram): OnEnd {
   /** Indexed by route: a key of all three labels would be a new string for each request. */
@@ -118,7 +119,7 @@ export function createMetrics(version: string, revision = '') {
     request: countRequests(
       addHistogram(
         'http_request_duration_seconds',
-        'Duration of requests, from the arrival of the headers, or of the body, to the close of the response, by method, route template and status. Documents, pages and the files of pages count by the first part of their path; what nobody serves, and what is refused on any path (414, 417), counts as none.',
+        'Duration of requests, from the arrival of the headers, or of the body, to the close of the response, by method, route template and status. Documents, pages and the files of pages count by the first part of their path, files at the root as /; what nobody serves, and what is refused on any path (414, 417), counts as none.',
         durations,
       ),
     ),

@@ -138,7 +138,7 @@ describe('nginx sees what the server sees:', () => {
     ] as const)
       for (const target of targets) {
         const { answer, seen } = await observe(target);
-        const found = [answer.includes("form-action 'self'"), seen];
+        const found = [answer.includes('cross-origin-resource-policy: same-origin'), seen];
         expect.soft(found, target).toEqual([isPage, `animal_store_production_${kind}`]);
         if (kind === 'pages' && !isPage) expect.soft(answer, target).toMatch(/^HTTP\/1\.1 40[014] /);
       }
