@@ -94,6 +94,14 @@ export function endAfter({ request, raw }: FastifyReply): void {
   stopReading(socket);
   // In the headers, if they are not yet made.
   raw.shouldKeepAlive = false;
+  // When it closes, Node makes an error for each request that it has read, of which a packet may have hundreds: without the stacks, half of their time.
+  const { stackTraceLimit } = Error;
+  socket.prependOnceListener('close', () => {
+    Error.stackTraceLimit = 0;
+  });
+  socket.once('close', () => {
+    Error.stackTraceLimit = stackTraceLimit;
+  });
   // Node would close the connection at once.
   socket.destroySoon = () => closeSoon(socket);
   raw.once('close', () => {
