@@ -1,4 +1,5 @@
 /** Tests what ends a connection: bodies that nobody wants, upgrades, and pipelining. */
+import { once } from 'node:events';
 import { buffer, text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
@@ -138,11 +139,16 @@ describe('a request that arrives before the response to the one before it was se
     app.server.on('request', () => {
       requests += 1;
     });
+    const { stackTraceLimit } = Error;
+    const closed = once(app.server, 'connection').then(([onServer]) => once(onServer, 'close'));
     const socket = await openSocket(port);
     socket.write(rawGet(key, '/v1/pets').repeat(10_000));
     await text(socket);
     // A packet has 64 KiB.
     expect(requests).toBeLessThan(1000);
     expect(logged('"msg":"request"')).toHaveLength(1);
+    await closed;
+    // The errors that Node makes then had none.
+    expect(Error.stackTraceLimit).toBe(stackTraceLimit);
   });
 });
