@@ -118,8 +118,12 @@ export function keys(app: App, scope: AccountScope): void {
     const [days, errors] = await Promise.all([accounts.listUsage(id, shownDays), accounts.listErrors(id)]);
     const usage = usageOf(days, now(), removed());
     return pages.show(request, reply, 'key', {
-      ...{ key: withEnd(key), isActive: active.some((own) => own.id === id), usage, errors },
-      ...{ token: newToken().token, overlapOf: () => undefined },
+      key: withEnd(key),
+      isActive: active.some((own) => own.id === id),
+      usage,
+      errors,
+      token: newToken().token,
+      overlapOf: () => undefined,
     });
   });
 }

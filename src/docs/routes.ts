@@ -185,8 +185,8 @@ function listeningOrigin({ config, server }: App): string {
 }
 
 /**
- * Serves a document, and returns what reads it. `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of this server's URLs, when it listens; empty if
- * it does not know its address.
+ * Serves a document, and returns what reads it. `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of
+ * this server's URLs, when it listens; empty if it does not know its address.
  */
 function documentRoutes(
   app: App,
