@@ -363,13 +363,29 @@ describe('clients that disconnect', () => {
         ['200', [list()]],
         ['201', [add() + add()]],
         ['400 bad_request', ['GET /v1', list().slice(0, -9), add().slice(0, -5), chunked(chunkedPet).slice(0, -9)]],
-        ['201', [`${add()}garbage\r\n\r\n`, `${add()}GET /v1`]],
+        ['201', [`${add()}garbage\r\n\r\n`]],
         ['200', [`${list()}garbage\r\n\r\n`]],
         ['400 invalid_json', [`${add('{x}')}garbage\r\n\r\n`]],
         ['', ['']],
       ],
       { halfClose: true },
     ));
+
+  test('a part of a request behind one that the store has not answered yet gets no response', async () => {
+    const { app, port, key, store } = await startApp();
+    const { add: addPet } = store.pets;
+    // The server has read the half-close before the animal is added.
+    const read = new Promise((resolve) => {
+      app.server.once('connection', (socket) => void socket.once('end', resolve));
+    });
+    store.pets.add = (...input) => read.then(() => addPet(...input));
+    const sent = `${add()}GET /v1`.replace('KEY', key);
+    const answers = await converse(port, [sent], { answers: 2, halfClose: true });
+    expect(answers.map(summaryOf)).toEqual(['201']);
+  });
+
+  test('a part of a request behind one that was answered gets 400 bad_request', () =>
+    check([['201, 400 bad_request', [[add(), 'GET /v1']]]], { halfClose: true, gapMs: undefined }));
 
   test('a client that keeps sending after a rejection is disconnected', async () => {
     const { port } = await startApp();
