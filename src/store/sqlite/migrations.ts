@@ -53,25 +53,37 @@ export function readState(connection: Database.Database): SchemaState {
 }
 
 /**
- * Triggers that no migration makes, which could change what is stored, and triggers and indexes that are missing: by name. The migrations after the schema's
- * version do not count, and of a later schema nothing is known.
+ * Triggers that no migration makes, which could change what is stored, and triggers and indexes that are missing. The migrations after the schema's version do
+ * not count, and of a later schema nothing is known.
  */
 export function differencesOf(connection: Database.Database): string[] {
   const { version } = readState(connection);
   const migrations = readMigrations('sqlite');
   if (version > latestOf(migrations)) return [];
-  const made = migrations
-    .filter((migration) => migration.version <= version)
-    .flatMap(({ text }) => [...text.matchAll(/^CREATE (TRIGGER|INDEX) (\w+)/gm)])
-    .map(([, type = '', name]) => `${type.toLowerCase()} ${name}`);
-  const found = connection
-    .prepare<[], string>("SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')")
-    .pluck()
-    .all();
-  const added = found.filter((what) => what.startsWith('trigger ') && !made.includes(what));
-  const missing = made.filter((what) => !found.includes(what));
+  const made = new Map(
+    migrations
+      .filter((migration) => migration.version <= version)
+      .flatMap(({ text }) => [...text.matchAll(/^CREATE (?:INDEX (\w+)|TRIGGER (\w+)[\s\S]*?^END)/gm)])
+      .map(([sql, index, trigger]) => (index ? [`index ${index}`, ''] : [`trigger ${trigger}`, sql])),
+  );
+  // The statement of a trigger alone counts. An earlier release kept the CRLF of a checkout.
+  const found = new Map(
+    connection
+      .prepare<[], [string, string]>(
+        `SELECT type || ' ' || name, iif(type = 'trigger', replace(sql, char(13), ''), '')
+         FROM sqlite_schema WHERE type IN ('trigger', 'index')`,
+      )
+      .raw()
+      .all(),
+  );
+  const names = [...made.keys()];
   return [
-    ...added.map((what) => `${quoted(what).slice(1, -1)} is added`),
-    ...missing.map((what) => `${what} is missing`),
+    ...[...found.keys()]
+      .filter((what) => what.startsWith('trigger ') && !made.has(what))
+      .map((what) => `${quoted(what).slice(1, -1)} is added`),
+    ...names
+      .filter((what) => found.has(what) && found.get(what) !== made.get(what))
+      .map((what) => `${what} is changed`),
+    ...names.filter((what) => !found.has(what)).map((what) => `${what} is missing`),
   ];
 }

@@ -19,6 +19,10 @@ const foreign: [what: string, sql: string][] = [
   ],
   ['trigger a\\nb\\u001b is added', 'CREATE TRIGGER "a\nb\u001b" AFTER INSERT ON pet BEGIN SELECT 1; END'],
   ['trigger pet_deleted is missing', 'DROP TRIGGER pet_deleted'],
+  [
+    'trigger pet_deleted is changed',
+    'DROP TRIGGER pet_deleted; CREATE TRIGGER pet_deleted AFTER DELETE ON pet BEGIN DELETE FROM message; END',
+  ],
   ['index pet_status_id is missing', 'DROP INDEX pet_status_id'],
   ['index message_account_id is missing, index message_created_at is missing', 'DROP TABLE message'],
 ];
@@ -47,6 +51,11 @@ test.each([
   ],
   ['ANALYZE', 'ANALYZE'],
   ['a further index', 'CREATE INDEX mine ON pet (name)'],
+  [
+    'the CRLF of a checkout',
+    `PRAGMA writable_schema = ON;
+     UPDATE sqlite_schema SET sql = replace(sql, char(10), char(13, 10)) WHERE type = 'trigger'`,
+  ],
 ])('a store is opened with %s', async (_, sql) => {
   const { store, at, run } = await commandFolder(biscuit);
   change(store, sql);
