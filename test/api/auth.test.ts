@@ -48,6 +48,15 @@ describe('an API key', () => {
     }
   });
 
+  test('opens no account page, whatever it may do', async () => {
+    const { call, newKey } = await startApp();
+    const { key } = await newKey();
+    const signIn = { status: 303, headers: { location: '/account/sign-in' } };
+    for (const path of ['/account', '/account/keys/1', '/account/settings'])
+      expect(await call('GET', path, { key }), path).toMatchObject(signIn);
+    expect(await call('POST', '/account/keys', { key })).toMatchObject({ status: 403 });
+  });
+
   test.each([true, false])('of the other kind of deployment gets 401 invalid_api_key: production %s', async (live) => {
     const { get, newKey } = await startApp({ live });
     const own = await newKey();

@@ -190,6 +190,7 @@ test('the headers of every page and every error page keep it out of caches, fram
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',
     'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-resource-policy': 'same-origin',
     'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
   };
   for (const { headers, status, text } of pages) {

@@ -50,6 +50,17 @@ test.for<[env: Record<string, string>, served: string[], refused: string[]]>([
   }
 });
 
+test.for([
+  [{ HOST: '0.0.0.0' }, 200, 400],
+  [{ OPS_HOST: '0.0.0.0' }, 400, 200],
+] as const)('with %j, each port goes by its own address', async ([env, ...expected]) => {
+  const server = await startServer({ env });
+  const sent = ['/openapi.json', '/livez'].map((path) => [`GET ${path} HTTP/1.1\r\nHost: evil.example\r\n\r\n`]);
+  const ports = [server.port, Number(new URL(server.opsUrl()).port)];
+  const answers = await Promise.all(sent.map((request, index) => converse(ports[index] as number, request)));
+  expect(answers.map(([answer]) => answer?.status)).toEqual(expected);
+});
+
 test('on a loopback address, what a rebound page would send is refused', async () => {
   const server = await startServer();
   const key = await server.firstKey();
