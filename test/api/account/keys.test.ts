@@ -88,6 +88,7 @@ test.each([
   const { app, ada, keys, shown } = await startWithAda();
   const old = await makeKey(ada, { scopes: 'pets:read', expires: '90d' });
   app.setTime(later(hourMs / 2));
+  expect((await ada.get('/account/keys/2')).text).toContain('<option value="24h" selected>');
   const made = await rotateKey(ada, 2, overlap);
   const expiresAt = later(hourMs / 2 + overlapMs);
   const until = `${expiresAt.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
