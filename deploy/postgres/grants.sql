@@ -35,7 +35,7 @@ GRANT SELECT (id, account_id, created_at), INSERT, UPDATE (created_at), DELETE O
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency TO :"role";
 GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON one_time_link TO :"role";
 GRANT SELECT, INSERT, UPDATE (password_hash), DELETE ON account TO :"role";
-GRANT SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_calls), DELETE ON api_key TO :"role";
+GRANT SELECT, INSERT, UPDATE (name, scopes, lifetime_ms, expires_at, revoked_at, last_used_at, deprecated_calls), DELETE ON api_key TO :"role";
 GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at), DELETE
   ON api_key_usage TO :"role";
 GRANT SELECT, INSERT, DELETE ON api_key_error TO :"role";

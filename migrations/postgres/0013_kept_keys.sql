@@ -1,9 +1,9 @@
 -- Release 3.0.1 (schema version 12) and later run on this schema.
 
--- How long idempotency keys are kept, and the end of the ids. An overload: earlier releases call theirs. Only adds.
+-- How long idempotency keys are kept, the end of the ids, and the scope of keys. An overload: earlier releases call theirs. Only adds.
 
 -- As in 0006. A key is honoured for remembered_ms, and deleted kept_ms after it was used, as of the earliest of the times. An outcome may also be
--- exhausted: no id is left for that animal, which is not added.
+-- insufficient_scope: the API key has lost pets:write; or exhausted: no id is left. That animal is not added.
 CREATE FUNCTION add_pets(
   names text[], category_ids bigint[], statuses text[], account_ids bigint[], keys text[], times bigint[], remembered_ms bigint,
   key_ids bigint[], kept_ms bigint
@@ -36,9 +36,13 @@ BEGIN
     SELECT place, CASE
       WHEN api_key.id IS NULL THEN 'invalid_api_key'
       WHEN revoked_at IS NOT NULL THEN 'revoked_api_key'
-      ELSE 'expired_api_key' END AS outcome
+      WHEN expires_at <= given.created_at THEN 'expired_api_key'
+      ELSE 'insufficient_scope' END AS outcome
     FROM given LEFT JOIN api_key ON api_key.id = key_id
-    WHERE key_id IS NOT NULL AND (api_key.id IS NULL OR revoked_at IS NOT NULL OR expires_at <= given.created_at)
+    WHERE key_id IS NOT NULL AND (
+      api_key.id IS NULL OR revoked_at IS NOT NULL OR expires_at <= given.created_at
+      OR 'pets:write' <> ALL (string_to_array(scopes, ' '))
+    )
   ), accepted AS (
     SELECT given.* FROM given WHERE NOT EXISTS (SELECT FROM refused WHERE refused.place = given.place)
   ), known AS (

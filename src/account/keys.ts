@@ -1,4 +1,4 @@
-/** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
+/** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the page of one key, which changes it. */
 import { hash } from 'node:crypto';
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -15,6 +15,7 @@ import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { newToken } from '../core/people.ts';
 import { requirement } from '../core/schema.ts';
+import { dateOf, dayOf } from '../core/usage.ts';
 import { rateLimited } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
 import { FormError, formReader, Name } from './forms.ts';
@@ -84,10 +85,12 @@ export function keys(app: App, scope: AccountScope): void {
 
   pages.route(app, '', showList, {
     async '/keys'(request, reply) {
-      const { account: shown, name, scopes, expires, anyway, token } = readNew(request);
+      const { account: shown, name, scopes, expires, date, anyway, token } = readNew(request);
       refuseOther(shown, sessionOf(request).account);
       const { session, ...made } = keyFor(request, token);
-      const chosen = { name, scopes, lifetimeMs: lifetimes[expires], isNewName: !anyway };
+      const end = endOn(date, now());
+      const lifetimeMs = end ? end.getTime() - now().getTime() : lifetimes[expires];
+      const chosen = { name, scopes, lifetimeMs, isNewName: !anyway };
       const key = await accounts.addKey({ ...chosen, ...made, account: { session } }).catch(explain);
       return showNew(request, reply, made.secret, found(key));
     },
@@ -111,7 +114,7 @@ export function keys(app: App, scope: AccountScope): void {
   // 3.0.1, on the same store, leads here after a form, with a cookie that only it can open.
   pages.route(app, '/keys/new', (_request, reply) => pages.redirect(reply, '?done=made'));
 
-  pages.route(app, '/keys/:id', async (request, reply) => {
+  const showKey: Show = async (request, reply, error) => {
     const id = idOf(request);
     const { active, ended } = await listKeys(request);
     const key = found([...active, ...ended].find((own) => own.id === id));
@@ -124,7 +127,21 @@ export function keys(app: App, scope: AccountScope): void {
       errors,
       token: newToken().token,
       overlapOf: () => undefined,
+      error,
+      given: error ? { scopes: [], ...(request.body as object) } : key,
     });
+  };
+
+  pages.route(app, '/keys/:id', showKey, {
+    async '/keys/:id'(request, reply) {
+      const id = idOf(request);
+      const { date, ...change } = readChange(request);
+      const { account, hash } = sessionOf(request);
+      const expiresAt = endOn(date, now());
+      found(await accounts.changeKey(id, { ...change, expiresAt }, hash).catch(explain));
+      record('key_changed', request, account.id, id);
+      return pages.redirect(reply, `/keys/${id}?done=changed`);
+    },
   });
 }
 
@@ -144,8 +161,8 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
   uniqueItems: true,
 });
 
-/** Of the page that has the form. Pages of 3.0.1 that are still open send none. */
-const token = Type.Optional(Type.String(requirement('be given once')));
+/** Pages of 3.0.1 that are still open send no date, and no token, which is of the page that has the form. */
+const optional = Type.Optional(Type.String(requirement('be given once')));
 
 /** Only a warning: two programs can have keys of one name. */
 const nameExists = 'You have an active key with this name: choose another, or make it anyway.';
@@ -156,12 +173,23 @@ const readNew = formReader(
     name: Name,
     scopes: Scopes,
     expires: choice(lifetimes),
+    date: optional,
     anyway: Type.Optional(Type.Literal('yes')),
-    token,
+    token: optional,
   }),
 );
-const readRotation = formReader(Type.Object({ overlap: choice(overlaps), token }));
+const readRotation = formReader(Type.Object({ overlap: choice(overlaps), token: optional }));
+const readChange = formReader(Type.Object({ name: Name, scopes: Scopes, date: optional }));
 const readNothing = formReader(Type.Object({}));
+
+/** The beginning of a date such as 2027-03-31, in UTC; undefined if none is given. Throws FormError unless it is in the future. */
+function endOn(date: string | undefined, now: Date): Date | undefined {
+  if (!date) return undefined;
+  const ms = Date.parse(date);
+  if (ms > now.getTime() && dateOf(dayOf(ms)) === date) return new Date(ms);
+  const tomorrow = dateOf(dayOf(now.getTime()) + 1);
+  throw new FormError([{ field: 'date', text: `Expiry date must be a date from ${tomorrow} (UTC) on.` }]);
+}
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */
 function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
@@ -182,12 +210,16 @@ function idOf({ params }: FastifyRequest): number {
   return Number(id);
 }
 
+const scopeAdded = 'Scopes can only be taken away from a key: make another one.';
+const endPostponed = 'Expiry date must not be after the end that the key has.';
 const tooMany = `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`;
 const tooManyToday = `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`;
 
 function explain(error: unknown): never {
   const reason = error instanceof RefusedError ? error.reason : undefined;
   if (reason === 'name_exists') throw new FormError([{ field: 'name', text: nameExists }]);
+  if (reason === 'scope_added') throw new FormError([{ field: 'scopes', text: scopeAdded }]);
+  if (reason === 'end_postponed') throw new FormError([{ field: 'date', text: endPostponed }]);
   if (reason === 'too_many_today') throw rateLimited(dayMs, tooManyToday);
   if (reason === 'too_many') throw new ApiError('invalid_body', tooMany);
   throw error;

@@ -26,11 +26,12 @@ const notices = new Map([
   ['sign-in signed-out', 'You are signed out.'],
   ['keys made', 'This form has made its key before. If you did not see it, revoke it and make another.'],
   ['keys revoked', 'The key is revoked. Within a second, requests with it are refused.'],
+  ['key changed', 'The key is changed. Within a second, this applies to all requests with it.'],
   ['settings password', 'Your password is changed, and all other sessions have ended.'],
 ]);
 
 /** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings';
+type Page = '' | '/sign-in' | '/settings' | `/keys/${number}`;
 type Place = Page | `${Page}?done=${string}`;
 
 /** Where a form leads that is refused for such a reason. */

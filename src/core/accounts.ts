@@ -29,9 +29,16 @@ export function isName(text: string): boolean {
 
 /**
  * The session has ended; the form has made a key before; an active key of the account has the name; the account has too many active keys, or made too many
- * in 24 hours (limits.ts).
+ * in 24 hours (limits.ts); the change would add a scope to a key, or postpone its end.
  */
-export type Refusal = 'session_ended' | 'form_used' | 'name_exists' | 'too_many' | 'too_many_today';
+export type Refusal =
+  | 'session_ended'
+  | 'form_used'
+  | 'name_exists'
+  | 'too_many'
+  | 'too_many_today'
+  | 'scope_added'
+  | 'end_postponed';
 
 /** A change of an account is refused. Nothing was changed. */
 export class RefusedError extends Error {
@@ -136,6 +143,15 @@ export interface Accounts {
     secret: Secret,
     person?: { session: Buffer; form?: Buffer | undefined },
   ): Promise<{ key: ApiKey; old: ApiKey } | undefined>;
+  /**
+   * Gives a key of the session's account this name, these of its scopes and, if `expiresAt` is given, this earlier end. Undefined if the account has no
+   * such key, or if it has ended. Rejects with RefusedError.
+   */
+  changeKey(
+    id: number,
+    change: Pick<ApiKey, 'name' | 'scopes'> & { expiresAt?: Date | undefined },
+    session: Buffer,
+  ): Promise<ApiKey | undefined>;
   /** Adds to the stored counts. Uses of a key that no longer exists are ignored. */
   recordUses(uses: KeyUse[]): Promise<void>;
   /** The days on which a key was used, among the last `days`, in order. */
@@ -174,8 +190,8 @@ export function hashKey(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
-/** Why a key is rejected: it does not exist, for example because its account was removed, or it has ended. */
-export type KeyRejection = 'invalid_api_key' | 'revoked_api_key' | 'expired_api_key';
+/** Why a key is rejected: it does not exist, for example because its account was removed, it has ended, or it lacks the scope. */
+export type KeyRejection = 'invalid_api_key' | 'revoked_api_key' | 'expired_api_key' | 'insufficient_scope';
 
 /** Why a key is rejected at `now`, or undefined. Times are dates, or milliseconds. */
 export function rejectionReason<Time extends Date | number>(

@@ -98,6 +98,7 @@ export const trailEvents = [
   'signed_in',
   'sign_in_refused',
   'key_created',
+  'key_changed',
   'key_rotated',
   'key_revoked',
 ] as const;

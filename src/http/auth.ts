@@ -116,12 +116,20 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
   });
 });
 
-/** Returns a hook that rejects API keys without `scope` (RFC 6750, section 3.1, insufficient_scope). */
-export function requireScope(scope: Scope): onRequestHookHandler {
+/** The 403 for an API key without `scope` (RFC 6750, section 3.1, insufficient_scope). */
+export function lacking(scope: Scope): HttpError {
   const challenge = `${realm}, error="insufficient_scope", scope="${scope}"`;
+  return new HttpError(
+    'insufficient_scope',
+    { 'www-authenticate': challenge },
+    `The API key lacks the scope ${scope}.`,
+  );
+}
+
+/** Returns a hook that rejects API keys without `scope`. */
+export function requireScope(scope: Scope): onRequestHookHandler {
   return (request, _reply, done) => {
     if (request.apiKey?.scopes.includes(scope)) return done();
-    const message = `The API key lacks the scope ${scope}.`;
-    done(new HttpError('insufficient_scope', { 'www-authenticate': challenge }, message));
+    done(lacking(scope));
   };
 }

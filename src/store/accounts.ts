@@ -148,6 +148,11 @@ export function openAccounts({ read, write, findKeyRow }: Engine, at: () => numb
       return rotated && { key: toApiKey(rotated.key), old: toApiKey(rotated.old) };
     },
 
+    async changeKey(id, { scopes, expiresAt, ...change }, session) {
+      const narrowed = { ...change, scopes: scopes.join(' '), expiresAt: expiresAt?.getTime() ?? null };
+      return keyOf(done(await write('changeKey', { id, session, ...narrowed, at: at() })));
+    },
+
     async recordUses(uses) {
       await write('recordUses', { uses: uses.map(countsOf), at: at() });
     },

@@ -1,6 +1,6 @@
 /** The table of commands: every change except those of animals, written once for both engines. Their inputs and outcomes cross threads as JSON. */
 import { addAccount, removeAccount } from './commands/accounts.ts';
-import { addKey, revokeKey, rotateKey } from './commands/keys.ts';
+import { addKey, changeKey, revokeKey, rotateKey } from './commands/keys.ts';
 import { addMessage } from './commands/messages.ts';
 import { addLink, setPassword, signUp } from './commands/people.ts';
 import { addSession, endSession, endSessions, touchSession } from './commands/sessions.ts';
@@ -11,6 +11,7 @@ export const commands = {
   addAccount,
   removeAccount,
   addKey,
+  changeKey,
   revokeKey,
   rotateKey,
   recordUses,

@@ -2,7 +2,7 @@
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { newToken } from '../../src/core/people.ts';
-import { makeKey, type PagesApp, password, startPages } from '../support/account-pages.ts';
+import { keyOf, makeKey, type PagesApp, password, startPages } from '../support/account-pages.ts';
 import { metricValue } from '../support/app.ts';
 import { openSocket, tabby } from '../support/process.ts';
 import { biscuit, borrowStore, textRows } from '../support/store.ts';
@@ -51,6 +51,20 @@ describe('an API key', () => {
       expect(await textRows(app.databaseUrl, `SELECT 1 FROM ${table}`)).toEqual([]);
   });
 
+  test('that loses pets:write while the body of a create arrives gets 403', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const key = keyOf(await makeKey(ada));
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' };
+    const { status, answer } = await interrupt(app, '/v1/pets', headers, JSON.stringify(tabby), () =>
+      ada.post('/account/keys/2', { name: 'website', scopes: 'pets:read' }),
+    );
+    expect([status, answer.includes('"code":"insufficient_scope"')]).toEqual([403, true]);
+    expect(answer).toMatch(/^www-authenticate: .*error="insufficient_scope", scope="pets:write"\r$/im);
+    for (const table of ['pet', 'idempotency'])
+      expect(await textRows(app.databaseUrl, `SELECT 1 FROM ${table}`)).toEqual([]);
+  });
+
   test('of many creates at once adds none that begins after its revocation', async () => {
     const { store } = await borrowStore();
     await addAccount(store, 'ada');
@@ -95,6 +109,7 @@ describe('a session that ends while a form arrives', () => {
 
   test.for([
     ['/account/keys', newKey],
+    ['/account/keys/ID', { name: 'stolen', scopes: 'pets:read' }],
     ['/account/keys/ID/rotate', { overlap: 'none' }],
     ['/account/keys/ID/revoke', {}],
     ['/account/password', { current: password, password: 'nine herons walk to town' }],

@@ -75,6 +75,13 @@ const races: Races = {
     input: (world, copy) => ({ ...ownerOf(world, copy), ...secretOf(world, copy), ...newKey, at }),
     effects: rowsOf,
   },
+  changeKey: {
+    input: (world, copy) => {
+      const changed = { name: 'cart', scopes: 'pets:read', expiresAt: null };
+      return { id: world.key, ...askerOf(world, copy), ...changed, at };
+    },
+    effects: rowsOf,
+  },
   revokeKey: { input: (world, copy) => ({ id: world.key, ...askerOf(world, copy), at }), effects: rowsOf },
   rotateKey: {
     input: (world, copy) => {
@@ -197,7 +204,7 @@ const queries = {
   account: 'id AS place, password_hash FROM account',
   // The accounts that several commands want to add.
   new: "replace(name, 'new ', '') AS place FROM account",
-  api_key: 'account_id AS place, id, expires_at, revoked_at, deprecated_calls FROM api_key',
+  api_key: 'account_id AS place, id, name, expires_at, revoked_at, deprecated_calls FROM api_key',
   api_key_usage: 'account_id AS place, key_id AS id, succeeded FROM api_key_usage JOIN api_key ON api_key.id = key_id',
   rotated_key: 'account_id AS place FROM rotated_key JOIN api_key ON id = key_id',
   session: `account_id AS place, ${engine === 'SQLite' ? 'lower(hex(hash))' : "encode(hash, 'hex')"} AS hash FROM session`,
@@ -239,6 +246,7 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: Table) => Row[])
     'only keys that were asked for are active': !account || active === limits.activeKeys - 1 + madeKeys,
     'a key is rotated once': effectsOf('rotateKey') <= 1,
     'a rotated key has one successor': !account || rowsOf('rotated_key').length === effectsOf('rotateKey'),
+    'a change of a key is stored': !raced || (raced.name === 'cart') === effectsOf('changeKey') > 0,
     'a revoked key has ended': effectsOf('revokeKey') === 0 || !raced || raced.revoked_at !== null,
     'each use of a key is counted': !raced || Number(raced.deprecated_calls) === effectsOf('recordUses'),
     'each use of a key is counted on its day': !raced || Number(used?.succeeded ?? 0) === effectsOf('recordUses'),

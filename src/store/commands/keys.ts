@@ -1,6 +1,13 @@
 /** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
 
-import { type KeyRejection, keptEndedKeys, type Owner, type Refusal, rejectionReason } from '../../core/accounts.ts';
+import {
+  type KeyRejection,
+  keptEndedKeys,
+  type Owner,
+  type Refusal,
+  rejectionReason,
+  type Scope,
+} from '../../core/accounts.ts';
 import { dayMs, limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
@@ -108,6 +115,29 @@ export function* revokeKey(input: ChangedKey): Steps<Outcome> {
   return { ...key, revokedAt: input.at };
 }
 
+interface KeyChange extends ChangedKey {
+  name: string;
+  /** Separated by one space. */
+  scopes: string;
+  /** In milliseconds; null: as it is. */
+  expiresAt: number | null;
+}
+
+/** Never gives the key more than it has. The lifetime follows the end, because a successor gets it. */
+export function* changeKey(input: KeyChange): Steps<Outcome> {
+  const key = yield* lockKey(input);
+  if (typeof key !== 'object') return key;
+  const { id, name, scopes, expiresAt } = input;
+  if (rejectionReason(key, input.at)) return undefined;
+  if (!scopes.split(' ').every((scope) => hasScope(key, scope))) return 'scope_added';
+  if (expiresAt !== null && expiresAt > (key.expiresAt ?? expiresAt)) return 'end_postponed';
+  yield* sql`
+    UPDATE api_key SET name = ${name}, scopes = ${scopes}, expires_at = coalesce(${expiresAt}, expires_at),
+      lifetime_ms = coalesce(${expiresAt} - created_at, lifetime_ms)
+    WHERE id = ${id}`;
+  return { ...key, name, scopes, expiresAt: expiresAt ?? key.expiresAt };
+}
+
 /** `oldExpiresAt`: in milliseconds. */
 interface Rotation extends ChangedKey {
   oldExpiresAt: number;
@@ -137,9 +167,15 @@ export function* rotateKey(input: Rotation): Steps<Outcome<{ key: ApiKeyRow; old
   return { key, old: { ...old, expiresAt, revokedAt } };
 }
 
-/** Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds. Takes no lock. */
-export function* rejectionOfKey(keyId: number, at: number): Steps<KeyRejection | undefined> {
-  const [key] = yield* sql<Pick<ApiKeyRow, 'revokedAt' | 'expiresAt'>>`
-    SELECT revoked_at AS "revokedAt", expires_at AS "expiresAt" FROM api_key WHERE id = ${keyId}`;
-  return key ? rejectionReason(key, at) : 'invalid_api_key';
+const hasScope = ({ scopes }: Pick<ApiKeyRow, 'scopes'>, scope: string) => scopes.split(' ').includes(scope);
+
+/**
+ * Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds, and has the scope, if one is
+ * needed. Takes no lock.
+ */
+export function* rejectionOfKey(keyId: number, at: number, scope?: Scope): Steps<KeyRejection | undefined> {
+  const [key] = yield* sql<Pick<ApiKeyRow, 'revokedAt' | 'expiresAt' | 'scopes'>>`
+    SELECT revoked_at AS "revokedAt", expires_at AS "expiresAt", scopes FROM api_key WHERE id = ${keyId}`;
+  if (!key) return 'invalid_api_key';
+  return rejectionReason(key, at) ?? (scope === undefined || hasScope(key, scope) ? undefined : 'insufficient_scope');
 }

@@ -46,7 +46,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
   function checkKey({ keyId, at }: NewPetRow): KeyRejection | undefined {
     if (keyId === undefined) return undefined;
     const place = `${keyId} ${at}`;
-    if (!rejections.has(place)) rejections.set(place, runSteps(rejectionOfKey(keyId, at)));
+    if (!rejections.has(place)) rejections.set(place, runSteps(rejectionOfKey(keyId, at, 'pets:write')));
     return rejections.get(place);
   }
 

@@ -60,6 +60,7 @@ describe('a form of another site (CSRF)', () => {
       ['/account/password', { current: password, password: next }],
       ['/account/delete', { current: password }],
       ['/account/keys', { name: 'evil', scopes: 'pets:read', expires: 'never' }],
+      ['/account/keys/2', { name: 'evil', scopes: 'pets:read' }],
       ['/account/keys/2/rotate', { overlap: 'none' }],
       ['/account/keys/2/revoke', {}],
       [await app.addLink('invitation'), { name: 'eve', password: next }],
@@ -336,7 +337,7 @@ describe('for a client that is gone', () => {
   });
 });
 
-test("someone else's key cannot be rotated, revoked or seen, and the response does not tell whether it exists", async () => {
+test("someone else's key cannot be changed, rotated, revoked or seen, and the response does not tell whether it exists", async () => {
   const app = await startPages();
   const [ada, eve] = [await app.enterAs('ada'), await app.enterAs('eve')];
   const key = keyOf(await makeKey(ada, { name: 'canary-key' }));
@@ -349,7 +350,7 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
   for (const given of [id, 1, 999, ...written, ...others]) {
     const path = `/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}`;
     const pages = [await eve.post(`${path}/rotate`, { overlap: 'none' }), await eve.post(`${path}/revoke`)];
-    pages.push(await eve.get(path));
+    pages.push(await eve.post(path, { name: 'evil', scopes: 'pets:read' }), await eve.get(path));
     for (const page of pages)
       expect([page.status, alertOf(page)], path).toEqual([
         404,

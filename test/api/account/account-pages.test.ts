@@ -131,6 +131,7 @@ describe('a refused form', () => {
     ['/account/keys', { name: 'x', scopes: ['pets:read', 'pets:read'], expires }, { scopes: noScope }],
     ['/account/keys', { name: 'x', scopes, expires: ['never', '30d'] }, { expires: lifetime }],
     ['/account/keys', { name: 'x', scopes, expires, account: 'ben' }, { none: wrongAccount }],
+    ['/account/keys/2', { name: '' }, { name: wrongName, scopes: noScope }],
     ['/account/keys/2/rotate', { overlap: 'valueOf' }, { 'overlap-2': overlap }],
     ['/account/keys/2/revoke', { id: '1' }, { none: '"id" is not a known field.' }],
     ['/account/password', { current: 'wrong', password: next }, { current: wrongPassword }],
@@ -231,6 +232,7 @@ test('the trail has a log line and a count for each event, with ids and the addr
     words.push(keyOf(page), keyOf(page).slice(0, 13));
     await app.get('/v1/pets/1', { key: keyOf(page) });
   }
+  await send('/account/keys/3', { name: key, scopes: 'pets:read' });
   await send('/account/keys/2/revoke');
   await send('/account/password', { current: first, password: second });
   await send('/account/delete', { current: wrong });
@@ -253,6 +255,7 @@ test('the trail has a log line and a count for each event, with ids and the addr
     ['sign_in_refused'],
     ['key_created', 2, 2],
     ['key_rotated', 2, 3],
+    ['key_changed', 2, 3],
     ['key_revoked', 2, 2],
     ['password_changed', 2],
     ['sign_in_refused', 2],

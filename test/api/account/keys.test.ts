@@ -107,6 +107,103 @@ test.each([
   if (overlapMs > 0) expect(await shown()).toContain(`(put ${hint(made)} into its program)`);
 });
 
+test('a key can end at a date, which counts more than the choice beside it', async () => {
+  const { ada, keys, shown } = await startWithAda();
+  const made = await makeKey(ada, { expires: '30d', date: '2027-05-31' });
+  expect(plainText(made)).toContain('It expires 2027-05-31 00:00 UTC.');
+  expect(await keys()).toMatchObject([{ expiresAt: new Date('2027-05-31') }]);
+  expect(await shown()).toContain('(2027-05-31 00:00 UTC)');
+  await makeKey(ada, { name: 'import', expires: '30d', date: '' });
+  expect((await keys())[1]).toMatchObject({ expiresAt: later(30 * dayMs) });
+});
+
+describe('the page of a key', () => {
+  const page = '/account/keys/2';
+  const both = ['pets:read', 'pets:write'];
+  const change = { name: ' till ', scopes: 'pets:read', date: '2027-03-31' };
+
+  test('renames it, takes a scope away, and ends it earlier; its successor has the scope and the lifetime that are left', async () => {
+    const { app, ada, keys } = await startWithAda();
+    const key = keyOf(await makeKey(ada));
+    expect((await app.get('/v1/pets', { key })).status).toBe(200);
+    expect(await ada.post(page, change)).toMatchObject(redirect(`${page}?done=changed`));
+    // The key is still cached.
+    const refused = await app.call('POST', '/v1/pets', { key, body: { name: 'Tabby', categoryId: 7 } });
+    expect(refused).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
+    expect((await app.get('/v1/pets', { key })).status).toBe(200);
+    const expiresAt = new Date('2027-03-31');
+    expect(await keys()).toMatchObject([{ name: 'till', scopes: ['pets:read'], expiresAt }]);
+    const shown = await ada.get(`${page}?done=changed`);
+    expect(noticeOf(shown)).toBe('The key is changed. Within a second, this applies to all requests with it.');
+    expect(plainText(shown)).toMatch(/Key till .*pets:read Active/);
+    expect(shown.text).not.toContain('pets:write');
+    app.setTime(later(hourMs / 2));
+    await rotateKey(ada, 2, '24h');
+    expect((await keys())[1]).toMatchObject({
+      name: 'till',
+      scopes: ['pets:read'],
+      expiresAt: new Date(expiresAt.getTime() + hourMs / 2),
+    });
+  });
+
+  test('takes pets:read away: within a second, reads get 403', async () => {
+    const { app, ada } = await startWithAda();
+    const key = keyOf(await makeKey(ada));
+    expect((await app.get('/v1/pets', { key })).status).toBe(200);
+    await ada.post(page, { name: 'website', scopes: 'pets:write' });
+    const status = async () => (await app.get('/v1/pets', { key })).status;
+    await expect.poll(status, { timeout: 1000, interval: 50 }).toBe(403);
+  });
+
+  test('leaves what is not changed', async () => {
+    const { ada, keys } = await startWithAda();
+    await makeKey(ada, { expires: '90d' });
+    const before = await keys();
+    await ada.post(page, { name: 'website', scopes: both, date: '' });
+    expect(await keys()).toEqual(before);
+  });
+
+  const date = 'Expiry date must be a date from 2027-03-02 (UTC) on.';
+  test.each<[given: Record<string, string | string[]>, field: string, text: string]>([
+    [{ scopes: both }, 'scopes', 'Scopes can only be taken away from a key: make another one.'],
+    [{ scopes: [] }, 'scopes', 'Scopes must be at least one of pets:read, pets:write.'],
+    [{ name: '' }, 'name', 'Name must have 1 to 100 printable characters.'],
+    [{ date: '2027-04-01' }, 'date', 'Expiry date must not be after the end that the key has.'],
+    [{ date: '2027-03-01' }, 'date', date],
+    [{ date: '2027-02-30' }, 'date', date],
+    [{ date: '2027-3-9' }, 'date', date],
+    [{ date: 'tomorrow' }, 'date', date],
+    [{ date: ['2027-03-09', '2027-03-09'] }, 'date', 'Date must be given once.'],
+  ])('refuses %j, and shows what was given', async (given, field, text) => {
+    const { ada, keys } = await startWithAda();
+    await makeKey(ada, { scopes: 'pets:read', expires: '30d' });
+    const before = await keys();
+    const refused = await ada.post(page, { ...change, date: '2027-03-09', ...given });
+    expect([refused.status, alertOf(refused), faultAt(refused, field)]).toEqual([400, text, text]);
+    expect(refused.text).toContain(`value="${'name' in given ? '' : ' till '}"`);
+    expect(await keys()).toEqual(before);
+    if (typeof given.date !== 'string') return;
+    expect(refused.text).toContain(`value="${given.date}"`);
+    if (text !== date) return;
+    const made = await makeKey(ada, { name: 'import', date: given.date });
+    expect([made.status, faultAt(made, field)]).toEqual([400, text]);
+  });
+
+  test('changes no key that has ended', async () => {
+    const { app, account, ada, keys } = await startWithAda();
+    await makeKey(ada, { expires: '30d' });
+    await makeKey(ada, { name: 'import' });
+    await ada.post('/account/keys/3/revoke');
+    const before = await keys();
+    const revoked = await ada.post('/account/keys/3', change);
+    expect([revoked.status, alertOf(revoked)]).toEqual(noKey);
+    app.setTime(later(30 * dayMs));
+    const late = await (await app.enter(account)).post(page, { ...change, date: '' });
+    expect([late.status, alertOf(late)]).toEqual(noKey);
+    expect(await keys()).toEqual(before);
+  });
+});
+
 test('a key can be revoked; a second click, and a rotation from an open page, change nothing', async () => {
   const { ada, keys } = await startWithAda();
   await makeKey(ada);

@@ -152,6 +152,55 @@ describeInBrowser('the account pages', () => {
     expect(await page.getByRole('listitem').filter({ hasText: 'reference, 20' }).count()).toBe(1);
   });
 
+  test.each([1280, 360])('have the actions of a key side by side, %s px wide, also if they are open', async (width) => {
+    const { page, signUp, makeKey, visit, row } = await openAccount(await startServer(), {
+      viewport: { width, height: 800 },
+    });
+    await signUp('robin');
+    const { key } = await makeKey('website');
+    await visit('');
+    const menu = row(key).locator('.more');
+    await menu.locator('> summary').click();
+    const link = menu.locator('.actions');
+    const own = page.locator('main > .actions');
+    for (const [actions, names] of [
+      [link, ['Rotate', 'Revoke']],
+      [own, ['Change', 'Rotate', 'Revoke']],
+    ] as const) {
+      if (actions === own) await row(key).getByRole('link').click();
+      const boxes = () => Promise.all(names.map((name) => actions.getByText(name).first().boundingBox()));
+      const closed = await boxes();
+      const first = closed[0];
+      for (const box of closed) expect(box).toMatchObject({ y: first?.y, height: first?.height });
+      for (const name of names) await actions.getByText(name).first().click();
+      expect(await boxes()).toEqual(closed);
+      expect(await actions.getByRole('button').count()).toBe(names.length);
+    }
+  });
+
+  test('change a key on its page', async () => {
+    const server = await startServer();
+    const { page, faults, signUp, makeKey, visit, row, follow, press, shown } = await openAccount(server);
+    await signUp('robin');
+    const { key } = await makeKey('website');
+    await visit('');
+    await row(key).getByRole('link').click();
+    await page.getByText('Change…').click();
+    await page.getByLabel('Name').fill('till');
+    await page.getByLabel('pets:write').uncheck();
+    const date = new Date(Date.now() + 30 * 24 * 60 * 60 * 1000).toISOString().slice(0, 10);
+    await page.getByLabel('Expiry date').fill(date);
+    await press('Save changes');
+    await page.getByText('The key is changed.').waitFor();
+    await shown('Key till');
+    expect(await page.getByText(`${date} 00:00 UTC`).count()).toBe(1);
+    await page.getByText('Change…').click();
+    expect(await page.getByRole('checkbox').count()).toBe(1);
+    await follow('All API keys');
+    await row(key).getByRole('heading', { name: 'till' }).waitFor();
+    expect(faults()).toEqual([]);
+  });
+
   test('have one main button beside a new key', async () => {
     const { page, signUp, makeKey } = await openAccount(await startServer());
     await signUp('robin');

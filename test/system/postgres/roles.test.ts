@@ -2,7 +2,7 @@
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
-import { limits } from '../../../src/core/limits.ts';
+import { dayMs, limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { latestOf, readMigrations } from '../../../src/store/migrations.ts';
 import { howToGrant } from '../../../src/store/postgres/errors.ts';
@@ -109,6 +109,12 @@ async function useEach({ pets, accounts, messages, people, check }: Store) {
   await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ ...use, lastUsedAt })));
   await accounts.listUsage(added.id, 1);
   await accounts.listErrors(added.id);
+  await people.addSession(session, person.id, 'second');
+  await accounts.changeKey(
+    added.id,
+    { name: 'k', scopes: ['pets:read'], expiresAt: new Date(at.getTime() + dayMs) },
+    session,
+  );
   await accounts.rotateKey(added.id, at, newSecret(true));
   await accounts.revokeKey(added.id);
   await accounts.listAccounts();
