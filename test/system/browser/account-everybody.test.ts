@@ -98,6 +98,15 @@ async function tour(
 /** How many pixels of the page are beyond the window. */
 const beyond = (page: Page) => page.evaluate('document.documentElement.scrollWidth - innerWidth');
 
+/** Where the shown elements begin. */
+const edges = (selector: string): number[] => {
+  // biome-ignore lint/suspicious/noExplicitAny: it runs in the page, whose globals have no types here.
+  const shown = [...(globalThis as any).document.querySelectorAll(selector)].filter((element) =>
+    element.checkVisibility(),
+  );
+  return [...new Set(shown.map((element) => element.getBoundingClientRect().left))];
+};
+
 const names = {
   plain: 'robin',
   long: 'W'.repeat(100),
@@ -127,7 +136,12 @@ describeInBrowser('the account pages', () => {
         const size = page.viewportSize() as { width: number; height: number };
         for (const width of [1280, 390, 320, size.width]) {
           await page.setViewportSize({ ...size, width });
-          expect(await beyond(page), `${state}, ${width} pixels`).toBeLessThanOrEqual(0);
+          const at = `${state}, ${width} pixels`;
+          expect(await beyond(page), at).toBeLessThanOrEqual(0);
+          // All pages have one left edge.
+          expect(await page.evaluate(edges, '.brand, h1, h2'), at).toEqual([Math.max(16, (width - 1024) / 2)]);
+          for (const numbers of ['#ended ~ .keys > li:first-child dt', 'main > dl dt', '.usage li'])
+            if (width < 400) expect((await page.evaluate(edges, numbers)).length, at).toBeLessThanOrEqual(1);
         }
       });
 
