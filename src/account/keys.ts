@@ -32,7 +32,7 @@ const announcedMs = 14 * dayMs;
 
 /** Adds `/account` with its forms, and `/account/keys/:id`. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
-  const { accounts, baseUrl, live, now, pages, record, removed } = scope;
+  const { accounts, baseUrl, live, now, pages, rateOf, record, removed } = scope;
 
   const listKeys = (request: FastifyRequest, maxEnded = keptEndedKeys) =>
     accounts.listOwnKeys(sessionOf(request).account.id, maxEnded);
@@ -57,6 +57,8 @@ export function keys(app: App, scope: AccountScope): void {
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
+      rate: await rateOf(request),
+      network: sessionOf(request).network,
       token: newToken().token,
       makes: active.length === 0 || (error && changed === 0),
       nameExists: error?.message === nameExists,

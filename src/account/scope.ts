@@ -5,7 +5,7 @@ import { isRemoved } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
-import { createPageLimit } from '../http/rate-limit.ts';
+import { createPageLimit, createRateReader } from '../http/rate-limit.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
 import { createPages } from './pages.ts';
@@ -65,7 +65,8 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords);
   const record = createTrail(log, metrics);
-  return { ...store, ...config, now, removed, record, passwords, attempts, sessions, pages };
+  const rateOf = createRateReader(app);
+  return { ...store, ...config, now, removed, record, passwords, attempts, sessions, pages, rateOf };
 }
 
 /**

@@ -28,6 +28,13 @@ class Windows {
     done(null, { current: window.current, ttl: windowMs - (now - window.begun) });
   }
 
+  /** The same without counting. */
+  read(key: string | number, done: Parameters<Windows['incr']>[1], windowMs: number) {
+    const { begun, current } = this.#windows.peek(key) ?? { begun: 0, current: 0 };
+    const leftMs = windowMs - (performance.now() - begun);
+    done(null, leftMs > 0 ? { current, ttl: leftMs } : { current: 0, ttl: 0 });
+  }
+
   /** The store of another limit. */
   child() {
     return new Windows();
@@ -42,13 +49,23 @@ export const rateLimits = fp(async (app) => {
     max: config.requestsPerMinute ?? 0,
     timeWindow: minuteMs,
     // Accounts made by open sign-up share one limit for each network: otherwise one person could have a thousand limits.
-    keyGenerator: ({ apiKey, client }: FastifyRequest) => apiKey?.network ?? apiKey?.accountId ?? client.network,
+    keyGenerator: ({ apiKey, session, client }: FastifyRequest) =>
+      apiKey?.network ?? apiKey?.accountId ?? session?.network ?? session?.account.id ?? client.network,
     enableDraftSpec: true,
     store: Windows,
     errorResponseBuilder: (_request, { ttl }) => rateLimited(ttl),
     onExceeded: () => metrics.limited('key'),
   });
 });
+
+/** Returns a function that resolves to what this process has left of RATE_LIMIT for the account of a session. It counts nothing. Undefined without that limit. */
+export function createRateReader(app: FastifyInstance) {
+  const read = app.createRateLimit();
+  return async (request: FastifyRequest) => {
+    const rate = await read(request, { increment: false });
+    return app.config.requestsPerMinute === undefined || rate.isAllowed ? undefined : rate;
+  };
+}
 
 type KeyOf = (request: FastifyRequest) => string | number;
 

@@ -1,7 +1,8 @@
 /** Tests of what the account pages show of the use of each key. */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { KeyUse } from '../../../src/core/usage.ts';
-import { makeKey, plainText, startPages } from '../../support/account-pages.ts';
+import { keyOf, makeKey, password, plainText, startPages } from '../../support/account-pages.ts';
+import type { FormClient } from '../../support/form-client.ts';
 
 const now = new Date('2027-03-01T10:00:00Z');
 const daysAgo = (days: number) => new Date(now.getTime() - days * 24 * 60 * 60 * 1000);
@@ -82,4 +83,38 @@ test('what an error had is text: nothing of it becomes HTML', async () => {
   const { pages } = await open([{ ...none, lastUsedAt: now, errors: [{ operation, code, requestId, at: now }] }]);
   expect(pages[1].text).toContain('&lt;i&gt;operation');
   for (const unsafe of ['<i>', 'code"']) expect(pages[1].text).not.toContain(unsafe);
+});
+
+test('the list of keys shows the rate limit and what is left of it: what the headers say, and looking counts nothing', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const app = await startPages({ requestsPerMinute: 3 });
+  const ada = await app.enterAs('ada');
+  const eve = app.open();
+  await eve.post('/account/sign-up', { name: 'eve', password });
+  const shown = async (client: FormClient) =>
+    /Rate limit: .*? on this server\./.exec(plainText(await client.get('/account')))?.[0];
+  for (const [client, whom] of [
+    [ada, ''],
+    // Whoever signs up shares it with the accounts of the same network.
+    [eve, ' for all accounts created from your network'],
+  ] as const) {
+    const own = (left: number) => `Rate limit: 3 requests a minute${whom}, ${left} left on this server.`;
+    const key = keyOf(await makeKey(client));
+    for (const left of [2, 1, 0, 0]) {
+      expect((await app.get('/v1/pets', { key })).headers['ratelimit-remaining']).toBe(`${left}`);
+      expect([await shown(client), await shown(client)]).toEqual([own(left), own(left)]);
+    }
+    // Not that of another account.
+    expect((await app.get('/v1/pets')).headers['ratelimit-remaining']).toBe('2');
+    vi.advanceTimersByTime(59_999);
+    expect(await shown(client)).toBe(own(0));
+    vi.advanceTimersByTime(1);
+    expect(await shown(client)).toBe(own(3));
+  }
+});
+
+test('the list of keys shows no rate limit if there is none', async () => {
+  const ada = await (await startPages()).enterAs('ada');
+  expect(plainText(await ada.get('/account'))).not.toContain('Rate limit');
 });
