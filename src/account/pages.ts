@@ -30,9 +30,16 @@ const notices = new Map([
   ['settings password', 'Your password is changed, and all other sessions have ended.'],
 ]);
 
-/** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings' | `/keys/${number}`;
-type Place = Page | `${Page}?done=${string}`;
+/** Text of a request that `ownPage` has checked. */
+type OwnPage = string & { isOwn: true };
+
+/** Where a redirect can lead, beside the notice that the page shows. The type excludes other text from a request, which could lead to another site. */
+type Page = '' | '/sign-in' | '/settings' | `/keys/${number}` | OwnPage;
+type Place = Page | `${Page}?${string}`;
+
+/** The page below /account that a request names, to lead there after sign-in. Any other text: that of keys. The characters allow no other site and no other header. */
+export const ownPage = (text: unknown) =>
+  typeof text === 'string' && /^(?:\/[a-z\d-]+)+$/.test(text) ? (text as OwnPage) : '';
 
 /** Where a form leads that is refused for such a reason. */
 const elsewhere: Partial<Record<Refusal, Place>> = { session_ended: '/sign-in?done=ended', form_used: '?done=made' };

@@ -8,7 +8,7 @@ import type { App } from '../http/operation.ts';
 import { createPageLimit, createRateReader } from '../http/rate-limit.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
-import { createPages } from './pages.ts';
+import { createPages, ownPage } from './pages.ts';
 import { type Cost, createPasswords } from './passwords.ts';
 import { createSessions } from './session.ts';
 import { createTrail } from './trail.ts';
@@ -83,12 +83,15 @@ export function noPage(): never {
   throw new ApiError('route_not_found', 'There is no such page.');
 }
 
-/** Redirects requests for a page without a session to the sign-in page, before their body is read. */
+/** Redirects requests for a page without a session to the sign-in page, which leads back, before their body is read. */
 export function requireSession(app: App, { pages, sessions }: AccountScope): void {
   app.addHook('onRequest', async (request, reply) => {
     if (request.session) return;
     const { done } = request.query as { done?: unknown };
-    const reason = sessions.isGiven(request) ? '?done=ended' : done === 'signed-in' ? '?done=no-cookie' : '';
-    return pages.redirect(reply, `/sign-in${reason}`);
+    // A form's address leads to its page.
+    const to = ownPage(request.url.slice(app.prefix.length).split('?')[0]);
+    const reason = sessions.isGiven(request) ? 'done=ended' : done === 'signed-in' ? 'done=no-cookie' : '';
+    const query = [to && `to=${to}`, reason].filter(Boolean).join('&');
+    return pages.redirect(reply, query ? `/sign-in?${query}` : '/sign-in');
   });
 }

@@ -5,6 +5,7 @@ import { ApiError } from '../core/errors.ts';
 import type { People, Person } from '../core/people.ts';
 import type { App } from '../http/operation.ts';
 import { type Fault, FormError, formReader, Name, Password } from './forms.ts';
+import { ownPage } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 
 /** Of no field: either may be wrong. */
@@ -14,19 +15,23 @@ const wrong = { text: 'The name or the password is wrong.' };
 export function signIn(app: App, scope: AccountScope): void {
   const { pages, sessions, record, signUp } = scope;
   const read = formReader(Type.Object({ name: Name, password: Password }));
+  const pageAfter = ({ query }: FastifyRequest) => ownPage((query as { to?: unknown }).to);
 
   pages.route(
     app,
     '/sign-in',
-    (request, reply, error) =>
-      request.session && !error ? pages.redirect(reply, '') : pages.show(request, reply, 'sign-in', { signUp, error }),
+    (request, reply, error) => {
+      const to = pageAfter(request);
+      if (request.session && !error) return pages.redirect(reply, to);
+      return pages.show(request, reply, 'sign-in', { signUp, error, to });
+    },
     {
       async '/sign-in'(request, reply) {
         const { name, password } = read(request);
         const person = await checkPassword(scope, request, name, password, wrong);
         await sessions.begin(request, reply, person);
         record('signed_in', request, person.account.id);
-        return pages.redirect(reply, '?done=signed-in');
+        return pages.redirect(reply, `${pageAfter(request)}?done=signed-in`);
       },
     },
   );

@@ -1,7 +1,7 @@
 /** Adds copy buttons and a way to see passwords, keeps a form from being sent twice, and a new key from being lost. The pages work without it. */
 
 // A reload or bookmark would show a notice again.
-if (location.search) history.replaceState(null, '', location.pathname + location.hash);
+if (location.search) history.replaceState(null, '', location.href.replace(/[?&]done=[^#]*/, ''));
 
 // The form whose answer the browser waits for.
 let sent;

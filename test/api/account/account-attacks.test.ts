@@ -194,7 +194,7 @@ test.each([undefined, ['127.0.0.1']])(
     const app = await startPages({ trustProxy });
     await app.addPerson('ada');
     const client = app.open();
-    const query = `?next=https://${evil}&return_to=%2F%2F${evil}&done=%0d%0aLocation:%20//${evil}`;
+    const query = `?next=https://${evil}&return_to=%2F%2F${evil}&to=%2F%2F${evil}&done=%0d%0aLocation:%20//${evil}`;
     const headers = {
       'x-forwarded-host': evil,
       'x-forwarded-prefix': `//${evil}`,
@@ -206,7 +206,10 @@ test.each([undefined, ['127.0.0.1']])(
     for (const path of ['/account', '/account/settings', '/account/keys', '/account/sign-out'])
       for (const more of [headers, { ...headers, host: evil }]) {
         const { status, headers: answered } = await client.get(path + query, more);
-        expect([status, answered.location], path).toEqual([303, expect.stringMatching(/^\/account(\/sign-in)?$/)]);
+        expect([status, answered.location], path).toEqual([
+          303,
+          expect.stringMatching(/^\/account(\/sign-in(\?to=\/(settings|keys))?)?$/),
+        ]);
       }
     const form = { name: 'ada', password };
     expect(await client.post(`/account/sign-in${query}`, form)).toMatchObject(toKeys);

@@ -4,7 +4,6 @@ import { ApiError } from '../../../src/core/errors.ts';
 import {
   alertOf,
   curlOf,
-  ended,
   faultAt,
   keyOf,
   makeKey,
@@ -40,15 +39,19 @@ describe('paths', () => {
     await makeKey(here);
     const before = await stateOf(app);
     const late = app.open({ cookie: `${app.open().sessionName}=${'a'.repeat(43)}` });
-    const toSignIn = { ...redirect('/account/sign-in'), cookies: [], text: '' };
+    const toSignIn = (path: string, done = '') => {
+      // Back to the page.
+      const query = [path.replace(/^\/account/, path === '/account' ? '' : 'to='), done].filter(Boolean).join('&');
+      return { ...redirect(`/account/sign-in${query && `?${query}`}`), cookies: [], text: '' };
+    };
     const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
     for (const [path, page] of Object.entries(formPaths)) {
       expect(await here.get(path), path).toMatchObject({ ...redirect(page), cookies: [] });
       if (path === '/account/sign-out') continue;
-      expect(await app.open().post(path, form), path).toMatchObject(toSignIn);
+      expect(await app.open().post(path, form), path).toMatchObject(toSignIn(path));
       for (const needed of [path, page]) {
-        expect(await app.open().get(needed), needed).toMatchObject(toSignIn);
-        expect(await late.get(needed), needed).toMatchObject(ended);
+        expect(await app.open().get(needed), needed).toMatchObject(toSignIn(needed));
+        expect(await late.get(needed), needed).toMatchObject(toSignIn(needed, 'done=ended'));
       }
     }
     expect(await stateOf(app)).toEqual(before);

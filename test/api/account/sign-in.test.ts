@@ -1,7 +1,18 @@
-/** Tests of guessing passwords, and of what a thief gets who knows an old one. Windows and simultaneous attempts: unit/account/attempts.test.ts. */
+/** Tests of guessing passwords, of what a thief gets who knows an old one, and of where sign-in leads. Windows and simultaneous attempts: unit/account/attempts.test.ts. */
 
 import { describe, expect, test } from 'vitest';
-import { alertOf, next, password, startPages, toKeys, wrong } from '../../support/account-pages.ts';
+import {
+  alertOf,
+  next,
+  noticeOf,
+  password,
+  redirect,
+  sessionCookie,
+  startPages,
+  startWithAda,
+  toKeys,
+  wrong,
+} from '../../support/account-pages.ts';
 import type { Page } from '../../support/form-client.ts';
 
 describe('brute force', () => {
@@ -80,5 +91,124 @@ describe('a thief who knows the old password', () => {
     await thief.post(path, form);
     expect((await thief.get('/account')).status).toBe(303);
     expect([(await app.signIn('ada', own)).status, (await app.signIn('ada', next)).status]).toEqual([403, 303]);
+  });
+});
+
+describe('after sign-in', () => {
+  const form = { name: 'ada', password };
+  /** Where the form of a sign-in page leads. */
+  const actionOf = ({ text }: Page) => /<form class="stack" method="post" action="([^"]*)"/.exec(text)?.[1] as string;
+
+  test('a person is where she wanted to go, also after a wrong password', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const ada = app.open();
+    const first = await ada.get('/account/keys/3?x=1');
+    expect(first).toMatchObject(redirect('/account/sign-in?to=/keys/3'));
+    const action = actionOf(await ada.get(first.headers.location as string));
+    const refused = await ada.post(action, { ...form, password: wrong });
+    expect([refused.status, actionOf(refused)]).toEqual([403, action]);
+    expect(await ada.post(action, form)).toMatchObject(redirect('/account/keys/3?done=signed-in'));
+    // Another tab has still the sign-in page.
+    expect(await ada.get(action)).toMatchObject(redirect('/account/keys/3'));
+    const lost = await app.open().get('/account/keys/3?done=signed-in');
+    expect(lost).toMatchObject(redirect('/account/sign-in?to=/keys/3&done=no-cookie'));
+    expect(noticeOf(await app.open().get(lost.headers.location as string))).toMatch(/^You are not signed in/);
+  });
+
+  test.each([
+    ['GET', '/settings', '/settings', '/settings'],
+    ['GET', '', '', ''],
+    // From a form to its page.
+    ['POST', '/password', '/password', '/settings'],
+    ['POST', '/keys/2/revoke', '/keys/2/revoke', ''],
+  ] as const)('so is one whose session ended: %s %s', async (method, path, to, page) => {
+    const { here, there } = await startWithAda();
+    await there.post('/account/sign-out-everywhere');
+    const out = method === 'GET' ? await here.get(`/account${path}`) : await here.post(`/account${path}`);
+    expect(out).toMatchObject(redirect(`/account/sign-in?${to && `to=${to}&`}done=ended`));
+    const shown = await here.get(out.headers.location as string);
+    expect(noticeOf(shown)).toBe('Your session has ended. Sign in again.');
+    const entered = await here.post(actionOf(shown), form);
+    expect(entered).toMatchObject(redirect(`/account${to}?done=signed-in`));
+    const final = await here.get(entered.headers.location as string);
+    if (to === page) expect(final.status).toBe(200);
+    else expect(final).toMatchObject(redirect(`/account${page}`));
+  });
+
+  test('below the path of the public address', async () => {
+    const app = await startPages({ baseUrl: 'http://127.0.0.1/store/v1' });
+    const ada = await app.enterAs('ada');
+    expect(await app.open().get('/account/settings')).toMatchObject(redirect('/store/account/sign-in?to=/settings'));
+    expect(await ada.get('/account/sign-in?to=/settings')).toMatchObject(redirect('/store/account/settings'));
+  });
+
+  const evil = 'evil.example.com';
+  test.each([
+    ...[
+      `//${evil}`,
+      `/\\${evil}`,
+      `\\\\${evil}`,
+      `///${evil}`,
+      `https://${evil}`,
+      `https:${evil}`,
+      `@${evil}`,
+      `.${evil}`,
+      `:80@${evil}`,
+    ],
+    ...[
+      'javascript:alert(1)',
+      'keys',
+      '/',
+      '/keys/',
+      '/keys//3',
+      '/..',
+      '/../../docs',
+      '/.//x',
+      '/%2e%2e',
+      '/%2F%2Fx',
+      '%2F%2Fx',
+    ],
+    ...[
+      '/keys?x=1',
+      '/keys#x',
+      ' /keys',
+      '/keys ',
+      '/KEYS',
+      '/k\u00e9ys',
+      '/\uff0fx',
+      '/keys"><script>',
+      '/keys\0',
+      '/keys\t',
+    ],
+    ...['/keys\r\nset-cookie: session=x', '/keys\n', '/keys\r', '/keys\u2028', '\r\n\r\n', '/keys/3\r\nlocation: //x'],
+  ])('nobody is led to anything but a page of the account: %j', async (to) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const query of [
+      `to=${encodeURIComponent(to)}`,
+      `to=${to.replace(/[^!-~]|["<>#\\]/g, encodeURIComponent)}`,
+      `to=/settings&to=${encodeURIComponent(to)}`,
+    ]) {
+      const path = `/account/sign-in?${query}`;
+      expect(actionOf(await app.open().get(path)), query).toBe('/account/sign-in');
+      const entered = await app.open().post(path, form);
+      expect(entered, query).toMatchObject(toKeys);
+      expect(entered.cookies, query).toEqual([expect.stringMatching(sessionCookie)]);
+      expect(await ada.get(path), query).toMatchObject(redirect('/account'));
+    }
+  });
+
+  test('the sign-in page is told of no address but that of a page', async () => {
+    const app = await startPages();
+    const paths = [
+      `keys/%2F%2F${evil}`,
+      `keys/%0d%0aset-cookie:x`,
+      `keys/%5C%5C${evil}`,
+      `keys/@${evil}`,
+      'keys/..%2f',
+    ];
+    for (const path of paths)
+      expect((await app.open().get(`/account/${path}`)).headers.location, path).toBe('/account/sign-in');
   });
 });

@@ -322,7 +322,7 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       expect(length).toBeGreaterThan(6);
       for (let back = 1; back < length; back++) {
         const content = await contentAfter(page, 'goBack');
-        expect(page.url()).toMatch(/\/account\/sign-(in|up)$|^chrome-error:|^about:blank$/);
+        expect(page.url()).toMatch(/\/account\/sign-(in|up)(\?to=\/settings)?$|^chrome-error:|^about:blank$/);
         for (const secret of [key, key.slice(0, 13), 'website', 'robin', 'Sign out'])
           expect(content).not.toContain(secret);
       }
