@@ -12,6 +12,7 @@ const readDeletion = formReader(Type.Object(fields));
 const readPasswords = formReader(Type.Object({ ...fields, password: Password }), { newPassword: true });
 
 const wrong = { field: 'current', text: 'The current password is wrong.' };
+const notDeleted = { ...wrong, text: 'The account is not deleted: the current password is wrong.' };
 
 /** Adds `/account/settings` with its forms. They need a session. */
 export function settings(app: App, scope: AccountScope): void {
@@ -22,7 +23,7 @@ export function settings(app: App, scope: AccountScope): void {
     '/settings',
     (request, reply, error) => {
       const deletes = request.routeOptions.url === '/account/delete';
-      // The page has two fields for the current password.
+      // The page has two fields for the current password. What is wrong with a deletion stands at its form.
       return pages.show(request, reply, 'settings', { error, deletes, idOf: (field) => (deletes ? 'confirm' : field) });
     },
     {
@@ -54,7 +55,7 @@ export function settings(app: App, scope: AccountScope): void {
         const { account, hash: session } = sessionOf(request);
         const { name, current } = readDeletion(request);
         refuseOther(name, account);
-        const { passwordHash } = await checkPassword(scope, request, account.name, current, wrong);
+        const { passwordHash } = await checkPassword(scope, request, account.name, current, notDeleted);
         if (!(await accounts.removeAccount({ session }, passwordHash))) throw new RefusedError('session_ended');
         record('account_removed', request, account.id);
         await sessions.end(request, reply);

@@ -101,6 +101,7 @@ describe('a refused form', () => {
   const likeName = 'The password must not be the name of the account.';
   const taken = 'This name is taken: choose another.';
   const wrongPassword = 'The current password is wrong.';
+  const notDeleted = 'The account is not deleted: the current password is wrong.';
   const lifetime = 'Expires must be one of never, 30d, 90d, 365d.';
   const overlap = 'Overlap must be one of none, 1h, 24h, 7d.';
   const noScope = 'Scopes must be at least one of pets:read, pets:write.';
@@ -140,7 +141,7 @@ describe('a refused form', () => {
     ['/account/password', { current: 'wrong', password: next }, { current: wrongPassword }],
     ['/account/password', { current: password, password: like }, { password: common }],
     ['/account/password', { password: next }, { current: 'Current is required.' }],
-    ['/account/delete', { current: 'wrong' }, { confirm: wrongPassword }],
+    ['/account/delete', { current: 'wrong' }, { confirm: notDeleted }],
   ];
 
   test('changes nothing, and has each fault at its field, and in a summary that links to it', async () => {

@@ -67,6 +67,56 @@ describeInBrowser('the account pages', () => {
     },
   );
 
+  test.each([true, false])(
+    'lead to the form that was refused, below the first screen (JavaScript: %s)',
+    async (javaScriptEnabled) => {
+      const viewport = { width: 390, height: 500 };
+      const { page, signUp, visit, press } = await openAccount(await startServer(), { javaScriptEnabled, viewport });
+      await signUp('robin');
+      await visit('/settings');
+      await page.getByText('Delete the account…').click();
+      await page.locator('#confirm').fill('not the password of robin');
+      await press('Delete account and keys');
+      const error = page.getByRole('region', { name: 'Delete the account' }).getByRole('alert');
+      await error.getByRole('link', { name: 'The account is not deleted: the current password is wrong.' }).waitFor();
+      expect(await page.getByRole('alert').count()).toBe(1);
+      await expect.poll(() => page.evaluate('document.activeElement.id')).toBe('error');
+      const top = async () => (await error.boundingBox())?.y ?? 0;
+      await expect.poll(top).toBeLessThan(450);
+      // Below the header, which stays.
+      expect(await top()).toBeGreaterThan(56);
+      await page.keyboard.press('Tab');
+      await page.keyboard.press('Enter');
+      expect(await page.locator('#confirm').evaluate((field) => field.matches(':target'))).toBe(true);
+      await page.locator('#confirm').fill(password);
+      await page.keyboard.press('Enter');
+      await page.getByText('Your account and its keys are deleted.').waitFor();
+    },
+  );
+
+  test.each([true, false])(
+    'lead after sign-in to the page that was asked for, also after a reload and a wrong password (JavaScript: %s)',
+    async (javaScriptEnabled) => {
+      const server = await startServer();
+      const { page, context, signUp, visit, shown, fill, press } = await openAccount(server, { javaScriptEnabled });
+      await signUp('robin');
+      const ended = page.getByText('Your session has ended.');
+      await context.addCookies([{ name: `session-${server.port}`, value: 'ended', url: server.url }]);
+      await visit('/settings');
+      await ended.waitFor();
+      await page.reload();
+      await shown('Sign in');
+      // The script keeps the notice out of a reload or bookmark.
+      expect(await ended.isVisible()).toBe(!javaScriptEnabled);
+      await fill('robin', 'not the password of robin');
+      await press('Sign in');
+      await page.getByRole('alert').waitFor();
+      await fill('robin', password);
+      await press('Sign in');
+      await shown('Settings');
+    },
+  );
+
   test('warn before a new key is left that was neither copied nor confirmed, and only then', async () => {
     const { page, signUp, makeKey, press, follow, shown } = await openAccount(await startServer(), clipboard);
     let warnings = 0;
