@@ -81,6 +81,9 @@ for (const form of document.forms) {
   });
 }
 
+// The forms have become longer since the focus scrolled there.
+document.querySelector('#error')?.scrollIntoView({ block: 'nearest' });
+
 for (const details of document.querySelectorAll('main details')) closeOnEscape(details);
 
 // A menu closes when something else is clicked.
