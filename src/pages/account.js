@@ -1,7 +1,11 @@
-/** Adds copy buttons and a way to see passwords, keeps a form from being sent twice, and a new key from being lost. The pages work without it. */
+/** Adds copy buttons, shows passwords, keeps a form from being sent twice, and a new key from being lost. The pages work without it. */
 
 // A reload or bookmark would show a notice again.
 if (location.search) history.replaceState(null, '', location.href.replace(/[?&]done=[^#]*/, ''));
+
+// Tells the reference who is signed in, without a request. It is no secret, and no proof.
+const who = document.querySelector('.who')?.textContent;
+remember('member', who ? `${Date.now()} ${who}` : '');
 
 // The form whose answer the browser waits for.
 let sent;
@@ -61,16 +65,12 @@ addEventListener('pageshow', ({ persisted }) => {
 
 for (const form of document.forms) {
   const passwords = form.querySelectorAll('[type="password"]');
-  const label = document.createElement('label');
-  const box = document.createElement('input');
-  box.type = 'checkbox';
-  label.append(box, 'Show password');
+  const box = form.querySelector('.show');
   const show = (shown) => {
-    box.checked = shown;
+    if (box) box.checked = shown;
     for (const field of passwords) field.type = shown ? 'text' : 'password';
   };
-  box.addEventListener('change', () => show(box.checked));
-  if (passwords.length > 0) form.lastElementChild.before(label);
+  box?.addEventListener('change', () => show(box.checked));
 
   form.addEventListener('submit', (event) => {
     // A second click on "Make key" would make a second key.
@@ -80,9 +80,6 @@ for (const form of document.forms) {
     show(false);
   });
 }
-
-// The forms have become longer since the focus scrolled there.
-document.querySelector('#error')?.scrollIntoView({ block: 'nearest' });
 
 for (const details of document.querySelectorAll('main details')) closeOnEscape(details);
 

@@ -1,9 +1,9 @@
-/** Applies what the browser remembers, the theme and the language of the samples, before the page is painted. A script of its own, which blocks. */
+/** Applies what the browser remembers, the theme, the language of the samples and who is signed in, before the page is painted. A script of its own, which blocks. */
 {
   const { dataset } = document.documentElement;
   const recall = () => {
     try {
-      for (const name of ['theme', 'language']) dataset[name] = localStorage[name] ?? '';
+      for (const name of ['theme', 'language', 'member']) dataset[name] = localStorage[name] ?? '';
     } catch {
       // The browser may block the storage.
     }

@@ -47,37 +47,43 @@ if (keys[0] && location.hash.startsWith('#new-key-')) {
   history.replaceState(null, '', '#start');
 }
 
-/** Reads an account page. Undefined without a session, which leads elsewhere, and without a connection. */
+/** Names who is signed in, as the last account page noted in this browser (account.js): no request. A session ends an hour after its last page. */
+function nameMember() {
+  const [at, name] = (dataset.member ?? '').split(/ (.*)/);
+  if (Date.now() - at < 3_600_000) member.querySelector('strong').textContent = name;
+  else remember('member', '');
+}
+
+/** Reads an account page. Undefined if there is none: a page without a session leads elsewhere. */
 async function readAccount(url, init) {
   const response = await fetch(url, { redirect: 'manual', ...init }).catch(() => undefined);
+  if (response?.type === 'opaqueredirect') remember('member', '');
   return response?.ok ? new DOMParser().parseFromString(await response.text(), 'text/html') : undefined;
 }
 
-/** Says who is signed in, and makes a key with the form of the account pages. No address has the key. */
-async function offerKey(member) {
-  const [name, button, outcome] = member.children;
-  const page = await readAccount(member.dataset.account);
-  const who = page?.querySelector('.who');
-  if (!who) return;
-  name.textContent = who.textContent;
-  member.hidden = false;
-  member.nextElementSibling.hidden = true;
-  button.addEventListener('click', async () => {
-    button.disabled = true;
-    const form = page.querySelector('#make form');
-    const body = new URLSearchParams(new FormData(form));
-    body.set('name', `reference, ${new Date().toISOString().slice(0, 19)}`);
-    body.set('expires', '30d');
-    const made = await readAccount(form.action, { method: 'POST', body });
-    const secret = made?.querySelector('#key')?.textContent;
-    outcome.textContent = secret ? 'It is entered, and expires after 30 days.' : 'No key was made. See API keys.';
-    if (secret) setKey(secret);
-    else button.disabled = false;
-  });
+/** Makes a key with the form of the account pages. No address has the key. */
+async function makeKey() {
+  const form = (await readAccount(member.dataset.account))?.querySelector('#make form');
+  if (!form) return undefined;
+  const body = new URLSearchParams(new FormData(form));
+  body.set('name', `reference, ${new Date().toISOString().slice(0, 19)}`);
+  body.set('expires', '30d');
+  return (await readAccount(form.action, { method: 'POST', body }))?.querySelector('#key')?.textContent;
 }
 
 const member = document.querySelector('.member');
-if (member) offerKey(member);
+if (member) {
+  nameMember();
+  addEventListener('pageshow', nameMember);
+  member.querySelector('button').addEventListener('click', async ({ target }) => {
+    target.disabled = true;
+    const secret = await makeKey();
+    const failure = dataset.member ? 'No key was made. See API keys.' : 'Your session has ended.';
+    member.lastElementChild.textContent = secret ? 'It is entered, and expires after 30 days.' : failure;
+    if (secret) setKey(secret);
+    else target.disabled = false;
+  });
+}
 
 for (const mark of document.querySelectorAll('[data-sunset]'))
   if (Date.now() >= Date.parse(mark.dataset.sunset)) mark.textContent = mark.textContent.replace('Will be r', 'R');

@@ -99,5 +99,5 @@ for (const choose of document.querySelectorAll('.choose'))
       choice.classList.toggle('chosen', at === choose.selectedIndex);
   });
 
-const { language } = document.documentElement.dataset;
+const { language } = dataset;
 if ([...samples].some((sample) => sample.dataset.language === language)) showLanguage(language);

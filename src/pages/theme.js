@@ -1,8 +1,10 @@
 /** Changes the theme. choices.js applies it before the first paint. */
 
+const { dataset } = document.documentElement;
+
 /** Remembers a choice. An empty value removes it. */
 function remember(name, value) {
-  document.documentElement.dataset[name] = value;
+  dataset[name] = value;
   try {
     if (value) localStorage[name] = value;
     else localStorage.removeItem(name);
@@ -13,7 +15,7 @@ function remember(name, value) {
 
 const theme = document.querySelector('#theme');
 addEventListener('pageshow', () => {
-  theme.value = document.documentElement.dataset.theme ?? '';
+  theme.value = dataset.theme ?? '';
 });
 theme.addEventListener('change', () => remember('theme', theme.value));
 

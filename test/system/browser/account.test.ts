@@ -183,26 +183,65 @@ describeInBrowser('the account pages', () => {
 
   test('let the reference make a key in one step, for the person who is signed in, and no address has it', async () => {
     const server = await startServer();
-    const { page, context, signUp, visit, faults } = await openAccount(server);
+    const { page, context, signUp, visit, press, shown, faults } = await openAccount(server);
     const places: string[] = [];
     context.on('request', (request) => void places.push(request.url()));
-    await page.goto(`${server.url}/docs`);
-    await page.getByRole('link', { name: 'Create an account' }).waitFor();
-    expect(await page.getByText('You are signed in').isVisible()).toBe(false);
+    /** Opens the reference. What it shows needs no account page. */
+    const openDocs = async (isIn: boolean) => {
+      places.length = 0;
+      await page.goto(`${server.url}/docs`);
+      const [member, stranger] = [page.getByText('You are signed in as robin.'), page.getByText('Create an account')];
+      await (isIn ? member : stranger).waitFor();
+      expect(await (isIn ? stranger : member).isVisible()).toBe(false);
+      expect(places.filter((place) => place.includes('/account'))).toEqual([]);
+    };
+    const make = () => page.getByRole('button', { name: 'Make a key' }).click();
+    await openDocs(false);
     await signUp('robin');
-    await page.goto(`${server.url}/docs`);
-    await page.getByText('You are signed in as robin.').waitFor();
-    expect(await page.getByRole('link', { name: 'Create an account' }).isVisible()).toBe(false);
-    await page.getByRole('button', { name: 'Make a key' }).click();
+    expect(await page.evaluate('localStorage.member')).toMatch(/^\d{13} robin$/);
+    await openDocs(true);
+    await make();
     await page.getByText('It is entered, and expires after 30 days.').waitFor();
     const key = await page.getByLabel('API key', { exact: true }).first().inputValue();
     expect(key).toMatch(/^ast_test_\w{36}$/);
     await page.getByRole('button', { name: 'List all animals', exact: true }).click();
     await page.locator('.steps').getByRole('status').filter({ hasText: '200 OK' }).waitFor();
     expect(places.join()).not.toContain(key.slice(9));
-    expect(faults()).toEqual([]);
+    expect(await page.evaluate('Object.values({ ...localStorage, ...sessionStorage }).join()')).not.toContain('ast_');
     await visit('');
     expect(await page.getByRole('listitem').filter({ hasText: 'reference, 20' }).count()).toBe(1);
+    // A session that lasts an hour without a page.
+    await page.evaluate(`localStorage.member = Date.now() - 3_600_001 + ' robin'`);
+    await openDocs(false);
+    await visit('');
+    await shown('API keys');
+    await openDocs(true);
+    await visit('');
+    await press('Sign out');
+    await shown('Sign in');
+    await openDocs(false);
+    expect(faults()).toEqual([]);
+  });
+
+  test('tell in the reference that a session has ended meanwhile', async () => {
+    const server = await startServer();
+    const { page, context, signUp, faults } = await openAccount(server);
+    await signUp('robin');
+    await page.goto(`${server.url}/docs`);
+    await context.clearCookies();
+    await page.getByRole('button', { name: 'Make a key' }).click();
+    await page.getByText('Your session has ended.').waitFor();
+    await page.getByRole('link', { name: 'Create an account' }).waitFor();
+    expect(await page.getByText('You are signed in').isVisible()).toBe(false);
+    await page.reload();
+    await page.getByRole('link', { name: 'Create an account' }).waitFor();
+    expect(
+      await page
+        .getByText(/You are signed in|Your session/)
+        .filter({ visible: true })
+        .count(),
+    ).toBe(0);
+    expect(faults()).toEqual([]);
   });
 
   test.each([1280, 360])('have the actions of a key side by side, %s px wide, also if they are open', async (width) => {
