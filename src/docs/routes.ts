@@ -31,7 +31,7 @@ const files = {
   },
   'text/css; charset=utf-8': {
     'page.css': ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'],
-    'account.css': ['style.css', 'account.css'],
+    'account.css': ['style.css', 'account.css', 'print.css'],
   },
   'image/svg+xml': { 'icon.svg': ['icon.svg'] },
 };

@@ -79,8 +79,14 @@ async function tour(
   await stop('settings-deleting', 'Settings');
   await send('Change password', undefined, otherPassword, otherPassword);
   await stop('settings-refused', 'Settings');
+  await page.getByText('Delete the account…').click();
+  await send('Delete account and keys', undefined, otherPassword);
+  await stop('delete-refused', 'Settings');
   await press('Sign out');
   await stop('signed-out', 'Sign in');
+  await page.context().addCookies([{ name: `session-${server.port}`, value: 'ended', url: server.url }]);
+  await visit('/settings');
+  await stop('session-ended', 'Sign in');
   await send('Sign in', ownName, otherPassword);
   await stop('sign-in-refused', 'Sign in');
 
@@ -120,10 +126,79 @@ const tours = [
 ] as const;
 
 describeInBrowser('the account pages', () => {
+  test('can be operated with the keyboard alone', async () => {
+    const { page, visit, shown, faults } = await openAccount(await startServer());
+    /** Presses Tab until it reaches what has this text or label. */
+    const goTo = async (name: string) => {
+      for (let index = 0; index < 30; index++) {
+        await page.keyboard.press('Tab');
+        const found = await page.evaluate(`(({ labels, textContent, ariaLabel }) =>
+          [ariaLabel ?? (labels?.length ? labels[0].textContent : textContent)].join('').trim())(document.activeElement)`);
+        if (String(found).startsWith(name)) return;
+      }
+      throw new Error(`Tab does not reach ${name}`);
+    };
+    const type = async (label: string, text: string) => {
+      await goTo(label);
+      await page.keyboard.type(text);
+    };
+    const activate = async (name: string) => {
+      await goTo(name);
+      await page.keyboard.press('Enter');
+    };
+    await visit('/sign-up');
+    await type('Name', 'robin');
+    await type('Password', password);
+    await page.keyboard.press('Enter');
+    await shown('API keys');
+    await type('Name', 'website');
+    await activate('Make key');
+    await shown('Your new API key');
+    await activate('I have stored the key');
+    await shown('API keys');
+    for (const [action, button, result] of [
+      ['Rotate', 'Rotate key', 'Your new API key'],
+      ['Revoke', 'Revoke key', 'API keys'],
+    ] as const) {
+      await visit('');
+      await activate('Actions for website');
+      await activate(action);
+      await activate(button);
+      await shown(result);
+    }
+    await page.getByText('The key is revoked.').waitFor();
+    await activate('Settings');
+    await shown('Settings');
+    await activate('Delete the account…');
+    await type('Current password', 'not the password of robin');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').waitFor();
+    // The next field after the message is the one that is wrong.
+    await activate('The account is not deleted');
+    await page.keyboard.type(password);
+    await page.keyboard.press('Enter');
+    await page.getByText('Your account and its keys are deleted.').waitFor();
+    expect(faults()).toEqual([expect.stringMatching(/status of 403/)]);
+  });
+
+  test('are black on white on paper, without what only a screen needs', async () => {
+    const { page, signUp, makeKey, visit } = await openAccount(await startServer(), { colorScheme: 'dark' });
+    await signUp('robin');
+    await makeKey('website');
+    for (const place of ['', '/settings', '/keys/2', '/nothing']) {
+      await visit(place);
+      await page.emulateMedia({ media: 'print' });
+      expect(await page.evaluate('getComputedStyle(document.body).color'), place).toBe('rgb(27, 27, 27)');
+      expect(await page.locator('header nav, .skip').filter({ visible: true }).count(), place).toBe(0);
+      expect(await page.locator('h1').isVisible(), place).toBe(true);
+      await page.emulateMedia({ media: 'screen' });
+    }
+  });
+
   test.each(tours)(
     'have no violation that axe finds, fit into each window, and point to what was refused: %s',
     async (_look, options, name) => {
-      const account = await openAccount(await startServer(), options);
+      const account = await openAccount(await startServer({ env: { RATE_LIMIT: '600' } }), options);
       const { page } = account;
       const fields: Record<string, unknown> = {};
       await tour(account, name, async (state, heading) => {
@@ -134,7 +209,7 @@ describeInBrowser('the account pages', () => {
         expect(await page.title(), state).toContain(`${heading} · Animal Store`);
         if (/refused/.test(state)) expect(await page.evaluate('document.activeElement.id'), state).toBe('error');
         const size = page.viewportSize() as { width: number; height: number };
-        for (const width of [1280, 390, 320, size.width]) {
+        for (const width of [1280, 640, 390, 320, size.width]) {
           await page.setViewportSize({ ...size, width });
           const at = `${state}, ${width} pixels`;
           expect(await beyond(page), at).toBeLessThanOrEqual(0);
