@@ -35,7 +35,8 @@ async function start(parameters = '', pooled = false) {
   const env = { DATABASE_URL: url };
   const server = await startServer({ env });
   const key = await server.firstKey();
-  const waiting = async () => (await sql`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
+  const waiting = async (query = '%') =>
+    (await sql`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE ${query}`).length;
   return {
     primary,
     standby,
@@ -45,6 +46,8 @@ async function start(parameters = '', pooled = false) {
     sql,
     env,
     waiting,
+    /** How many additions wait. Beside them the uses of keys may, which a server writes each minute and when it stops. */
+    additions: () => waiting('%add_pets%'),
     /** Drops what the primary sends to its standby. */
     loseWal: () => wal?.silence(),
     /** The standby connects again, and gets what it lacks. */
@@ -76,7 +79,7 @@ async function seen(server: Pick<Server, 'get'>, id: number) {
 const hidden = { one: 404, list: [200, 'first'] };
 
 /** Adds an animal that the standby does not get. It must stay hidden, and no other is added, for much longer than a deadline. */
-async function addLost({ server, loseWal, waiting }: Awaited<ReturnType<typeof start>>) {
+async function addLost({ server, loseWal, waiting, additions }: Awaited<ReturnType<typeof start>>) {
   expect(await server.add(named('first'))).toMatchObject({ status: 201, json: { id: 1 } });
   loseWal();
   const { status, headers } = await server.add(named('second'), retry);
@@ -85,7 +88,8 @@ async function addLost({ server, loseWal, waiting }: Awaited<ReturnType<typeof s
     expect(await seen(server, 2)).toEqual(hidden);
     const others = await Promise.all([server.add(named('third')), server.add(named('second'), retry)]);
     expect(others.map((other) => other.status)).toEqual([503, 503]);
-    expect(await waiting()).toBe(1);
+    expect(await additions()).toBe(1);
+    expect(await waiting()).toBeLessThanOrEqual(mostWaiting);
   }
 }
 
@@ -113,8 +117,7 @@ describe.for([false, true])('a create that waits for its standby (through PgBoun
     await addLost(scene);
     await scene.server.stop();
     await sleep(1000);
-    // The last uses of keys, which a server writes when it stops, may wait, too.
-    expect([1, 2]).toContain(await scene.waiting());
+    expect(await scene.additions()).toBe(1);
     const server = withKey(await startServer({ env: scene.env }), scene.key);
     expect(await seen(server, 2)).toEqual(hidden);
     scene.deliverWal();
