@@ -22,7 +22,7 @@ WORKDIR /app
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /data /app/.cache
 COPY --from=dependencies /animal-store/node_modules ./node_modules
 COPY --from=dependencies /animal-store/sbom.cdx.json ./
-COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
+COPY package.json openapi* LICENSE ./
 COPY migrations ./migrations
 COPY src ./src
 # The commit, which the server names in its log, in its metrics and at /readyz.

@@ -1,13 +1,15 @@
 /** Generates the OpenAPI documents from the routes: their schemas, their operations and the table of error codes. */
 import { pino } from 'pino';
-import { Document, isCollection, isPair, isScalar, visit } from 'yaml';
+import { Document, isCollection, isPair, isScalar, parse, visit } from 'yaml';
 import { buildApp } from '../src/app.ts';
 import type { ErrorCode } from '../src/core/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
+import { toBruno, toPostman } from './openapi/collections.ts';
 import type { Components, Json } from './openapi/components.ts';
 import { bearerFormat, documents, keys, toMarkdown } from './openapi/introduction.ts';
 import { describeOperation, errorsOf, type Route } from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
+import { toVersion30 } from './openapi/version-3.0.ts';
 import { frames, headers } from './openapi/words.ts';
 
 type DocumentName = keyof typeof documents;
@@ -141,9 +143,17 @@ export function toYaml(value: Json): string {
   return document.toString({ lineWidth: 0 });
 }
 
-/** Generates the documents from the current code, as YAML. */
-export async function generateDocuments(): Promise<Record<DocumentName, string>> {
+/** Generates the documents from the current code, and the same for tools that do not read OpenAPI 3.1. */
+export async function generateDocuments() {
   const routes = await readRoutes();
   const generate = (name: DocumentName) => toYaml(describeDocument(name, routes));
-  return { 'openapi.yaml': generate('openapi.yaml'), 'openapi.quickstart.yaml': generate('openapi.quickstart.yaml') };
+  const store = generate('openapi.yaml');
+  const toJson = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
+  return {
+    'openapi.yaml': store,
+    'openapi.quickstart.yaml': generate('openapi.quickstart.yaml'),
+    'openapi-3.0.json': toJson(toVersion30(parse(store))),
+    'openapi-postman.json': toJson(toPostman(store)),
+    'openapi-bruno.yml': toYaml(toBruno(store)),
+  };
 }

@@ -39,6 +39,9 @@ const files = {
 /** The address of the documents' own examples. */
 const exampleRoot = 'https://api.example.com';
 
+/** RFC 9512, section 2.1. */
+const yaml = { type: 'application/yaml' };
+
 /** The start of the URLs of pages: the public base address without /v1. */
 const rootOf = (base: string) => base.slice(0, -'/v1'.length);
 
@@ -111,7 +114,31 @@ function addDocs(app: App, { readFile }: DocsOptions): void {
   const readText = textReader(readFile);
 
   const start = () => origin() + root;
-  const document = documentRoutes(app, '', '/v1', () => readText('openapi.yaml'), start);
+  /** A committed document, with this server's address in place of the examples, and without links that lead nowhere. */
+  const readDocument = async (name: string) => {
+    const text = (await readText(name)).replaceAll(exampleRoot, start() || exampleRoot);
+    return signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
+  };
+  /** Serves a document, and returns what reads it. `operations`: their base path. */
+  const serveDocument = (name: string, prefix: string, operations: string) => {
+    /** The text, whose quotes a writer of YAML would change, with this server in place of the examples, or before them if its address is only a path. */
+    const read = async () => {
+      // JSON is YAML.
+      const thisServer = JSON.stringify({ url: start() + operations, description: 'This server' });
+      const examples = start() === '' ? /^servers:\n/m : /^servers:\n(?: .*\n)+/m;
+      return (await readDocument(name)).replace(examples, `servers:\n  - ${thisServer}\n`);
+    };
+    serve(app, `${prefix}/openapi.json`, {}, async () => JSON.stringify(await parseYaml(await read()), null, 2));
+    serve(app, `${prefix}/openapi.yaml`, yaml, read);
+    return read;
+  };
+  const document = serveDocument('openapi.yaml', '', '/v1');
+  serve(app, '/openapi-3.0.json', {}, async () => {
+    const { servers } = (await parseYaml(await document())) as { servers: object[] };
+    return JSON.stringify({ ...JSON.parse(await readDocument('openapi-3.0.json')), servers }, null, 2);
+  });
+  serve(app, '/openapi-postman.json', {}, () => readDocument('openapi-postman.json'));
+  serve(app, '/openapi-bruno.yml', yaml, () => readDocument('openapi-bruno.yml'));
   serve(app, '/llms.txt', { type: 'text/markdown; charset=utf-8' }, async () => {
     const { info } = (await parseYaml(await document())) as { info: Record<'title' | 'description', string> };
     const links = Object.entries({
@@ -126,7 +153,7 @@ function addDocs(app: App, { readFile }: DocsOptions): void {
   // Tools ask for it unseen; browsers find it in the pages.
   serve(app, '/favicon.ico', { headers, type: 'image/svg+xml' }, () => readText('src/pages/icon.svg'));
   if (quickstartBasePath !== undefined)
-    documentRoutes(app, quickstartBasePath, quickstartBasePath, () => readText('openapi.quickstart.yaml'), start);
+    serveDocument('openapi.quickstart.yaml', quickstartBasePath, quickstartBasePath);
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
     const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), start(), config);
@@ -182,36 +209,6 @@ function listeningOrigin({ config, server }: App): string {
   const found = server.address();
   if (config.live || config.trustProxy || typeof found !== 'object' || !found || !isLoopback(found.address)) return '';
   return `http://${found.family === 'IPv6' ? `[${found.address}]` : found.address}:${found.port}`;
-}
-
-/**
- * Serves a document, and returns what reads it. `operations`: the base path of the operations. `read`: returns a document as it is committed. `start`: of
- * this server's URLs, when it listens; empty if it does not know its address.
- */
-function documentRoutes(
-  app: App,
-  prefix: string,
-  operations: string,
-  read: () => Promise<string>,
-  start: () => string,
-): () => Promise<string> {
-  /**
-   * The committed text, whose quotes a writer of YAML would change: with this server's address in place of the examples, or before them if it is only a
-   * path, and without links that lead nowhere.
-   */
-  async function adapt(): Promise<string> {
-    // JSON is YAML.
-    const thisServer = JSON.stringify({ url: start() + operations, description: 'This server' });
-    const examples = start() === '' ? /^servers:\n/m : /^servers:\n(?: .*\n)+/m;
-    const text = (await read())
-      .replaceAll(exampleRoot, start() || exampleRoot)
-      .replace(examples, `servers:\n  - ${thisServer}\n`);
-    return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
-  }
-  serve(app, `${prefix}/openapi.json`, {}, async () => JSON.stringify(await parseYaml(await adapt()), null, 2));
-  // RFC 9512, section 2.1.
-  serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, adapt);
-  return adapt;
 }
 
 async function parseYaml(text: string): Promise<unknown> {

@@ -19,6 +19,8 @@ describe('the OpenAPI documents', () => {
     expect(parse(text)).toEqual({ ...parse(here(document)), servers: [server('/v1')] });
     const json = await get('/openapi.json', { key: null });
     expect([json.headers['content-type'], json.json]).toEqual(['application/json', parse(text)]);
+    const { openapi: version, paths, servers } = (await get('/openapi-3.0.json', { key: null })).json;
+    expect([version, Object.keys(paths), servers]).toEqual(['3.0.3', Object.keys(openapi.paths), [server('/v1')]]);
     const quickstart = (await get('/first/openapi.json', { key: null })).json;
     const committed = parse(here(read('openapi.quickstart.yaml')));
     expect(quickstart).toEqual({ ...committed, servers: [server('/first')] });
@@ -34,13 +36,50 @@ describe('the OpenAPI documents', () => {
     'are served without an example of an address, and without links to pages that the server lacks: %o',
     async (options) => {
       const { get, url } = await startApp({ ...options, signUp: 'none' });
-      for (const path of ['/openapi.yaml', '/openapi.json', '/quickstart/openapi.yaml', '/quickstart/openapi.json']) {
+      const generated = ['/openapi-3.0.json', '/openapi-postman.json', '/openapi-bruno.yml'];
+      const both = ['/openapi.yaml', '/openapi.json', '/quickstart/openapi.yaml', '/quickstart/openapi.json'];
+      for (const path of [...both, ...generated]) {
         const { text } = await get(path, { key: null });
         expect(text).not.toMatch(/\bexample\.|\]\(account/);
         expect(text).toContain(options.baseUrl?.slice(0, -'/v1'.length) ?? url);
       }
     },
   );
+
+  test('say the same in OpenAPI 3.0, for generators that do not read 3.1', () => {
+    // What each version writes in its own way, in one.
+    const inOneWay = (part: unknown): unknown => {
+      if (Array.isArray(part)) return part.map(inOneWay);
+      if (typeof part !== 'object' || part === null) return part;
+      const {
+        const: only,
+        allOf: [reference] = [{}],
+        example,
+        examples = example,
+        ...others
+      } = part as Record<string, never>;
+      const all = {
+        ...others,
+        ...reference,
+        ...(only !== undefined && { enum: [only] }),
+        ...(examples !== undefined && { examples: Array.isArray(examples) ? examples[0] : examples }),
+      };
+      return Object.fromEntries(Object.entries(all).map(([name, value]) => [name, inOneWay(value)]));
+    };
+    // With every digit: JSON is YAML.
+    const [newer, older] = [document, read('openapi-3.0.json')].map((text) => parse(text, { intAsBigInt: true }));
+    expect(Object.keys(older.paths)).toEqual(Object.keys(newer.paths));
+    // In 3.0 only OAuth 2 has scopes.
+    for (const [path, item] of Object.entries<object>(newer.paths))
+      for (const [method, operation] of Object.entries(item))
+        expect(inOneWay(older.paths[path][method]), path).toEqual(
+          inOneWay({ ...operation, security: [{ apiKey: [] }] }),
+        );
+    expect(inOneWay(older.components)).toEqual(inOneWay(newer.components));
+    expect(older.components.schemas.NewPet.properties.status.allOf).toEqual([
+      { $ref: '#/components/schemas/PetStatus' },
+    ]);
+  });
 
   test('fit tools with their default options', () => {
     const { components, paths } = openapi;
