@@ -47,7 +47,7 @@ test.for(rows.map(([, generator, command, program]) => [generator, command, prog
     // The document and the examples, without what is generated, and the packages of the project.
     const folder = temporaryFolder();
     const filter = (file: string) => !/generated/.test(path.relative(projectFolder, file));
-    for (const name of ['openapi.yaml', 'package.json', 'examples'])
+    for (const name of ['openapi.yaml', 'openapi-3.0.json', 'package.json', 'examples'])
       cpSync(projectFolder + name, path.join(folder, name), { recursive: true, filter });
     // Generators read it, too: it decides the endings of imported files.
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: strict }));
