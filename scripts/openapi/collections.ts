@@ -2,7 +2,7 @@
 import { examplesOf, parseDocument, serverOf, toJson } from '../reference/document.ts';
 import { operationsOf } from '../reference/operations.ts';
 
-const about = 'Set the variable apiKey to your API key.';
+const about = 'Set the variable apiKey to your API key, and baseUrl if it is not the address of your service.';
 const token = '{{apiKey}}';
 
 /** What both collections have of a document in YAML: the operations that can be tried, and the variables. */

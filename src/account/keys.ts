@@ -57,6 +57,7 @@ export function keys(app: App, scope: AccountScope): void {
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
+      dates: { first: tomorrowOf(now()), last: lastDate },
       rate: await rateOf(request),
       network: sessionOf(request).network,
       token: newToken().token,
@@ -129,6 +130,7 @@ export function keys(app: App, scope: AccountScope): void {
       errors,
       token: newToken().token,
       overlapOf: () => undefined,
+      dates: { first: tomorrowOf(now()), last: key.expiresAt?.toISOString().slice(0, 10) ?? lastDate },
       error,
       given: error ? { scopes: [], ...(request.body as object) } : key,
     });
@@ -163,7 +165,7 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
   uniqueItems: true,
 });
 
-/** Pages of 3.0.1 that are still open send no date, and no token, which is of the page that has the form. */
+/** A date, or the token of the page that shows the form. Open pages of 3.0.1 send neither. */
 const optional = Type.Optional(Type.String(requirement('be given once')));
 
 /** Only a warning: two programs can have keys of one name. */
@@ -184,13 +186,17 @@ const readRotation = formReader(Type.Object({ overlap: choice(overlaps), token: 
 const readChange = formReader(Type.Object({ name: Name, scopes: Scopes, date: optional }));
 const readNothing = formReader(Type.Object({}));
 
+/** The last one whose year has four digits, also after a rotation. */
+const lastDate = '9998-12-31';
+const tomorrowOf = (now: Date) => dateOf(dayOf(now.getTime()) + 1);
+
 /** The beginning of a date such as 2027-03-31, in UTC; undefined if none is given. Throws FormError unless it is in the future. */
 function endOn(date: string | undefined, now: Date): Date | undefined {
   if (!date) return undefined;
+  const first = tomorrowOf(now);
   const ms = Date.parse(date);
-  if (ms > now.getTime() && dateOf(dayOf(ms)) === date) return new Date(ms);
-  const tomorrow = dateOf(dayOf(now.getTime()) + 1);
-  throw new FormError([{ field: 'date', text: `Expiry date must be a date from ${tomorrow} (UTC) on.` }]);
+  if (date >= first && date <= lastDate && ms && dateOf(dayOf(ms)) === date) return new Date(ms);
+  throw new FormError([{ field: 'date', text: `Expiry date must be from ${first} to ${lastDate} (UTC).` }]);
 }
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */
@@ -213,7 +219,7 @@ function idOf({ params }: FastifyRequest): number {
 }
 
 const scopeAdded = 'Scopes can only be taken away from a key: make another one.';
-const endPostponed = 'Expiry date must not be after the end that the key has.';
+const endPostponed = "Expiry date must not be after the key's current end.";
 const tooMany = `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`;
 const tooManyToday = `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`;
 

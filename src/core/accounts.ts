@@ -27,16 +27,16 @@ export function isName(text: string): boolean {
   return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !unprintable.test(text);
 }
 
-/**
- * The session has ended; the form has made a key before; an active key of the account has the name; the account has too many active keys, or made too many
- * in 24 hours (limits.ts); the change would add a scope to a key, or postpone its end.
- */
 export type Refusal =
   | 'session_ended'
+  /** The form has made a key before. */
   | 'form_used'
+  /** An active key of the account has the name. */
   | 'name_exists'
+  /** Active keys of the account, or keys made in 24 hours (limits.ts). */
   | 'too_many'
   | 'too_many_today'
+  /** The change would add a scope to a key, or postpone its end. */
   | 'scope_added'
   | 'end_postponed';
 

@@ -117,7 +117,7 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
 });
 
 /** The 403 for an API key without `scope` (RFC 6750, section 3.1, insufficient_scope). */
-export function lacking(scope: Scope): HttpError {
+export function missingScope(scope: Scope): HttpError {
   const challenge = `${realm}, error="insufficient_scope", scope="${scope}"`;
   return new HttpError(
     'insufficient_scope',
@@ -130,6 +130,6 @@ export function lacking(scope: Scope): HttpError {
 export function requireScope(scope: Scope): onRequestHookHandler {
   return (request, _reply, done) => {
     if (request.apiKey?.scopes.includes(scope)) return done();
-    done(lacking(scope));
+    done(missingScope(scope));
   };
 }

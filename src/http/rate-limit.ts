@@ -50,7 +50,7 @@ export const rateLimits = fp(async (app) => {
     timeWindow: minuteMs,
     // Accounts made by open sign-up share one limit for each network: otherwise one person could have a thousand limits.
     keyGenerator: ({ apiKey, session, client }: FastifyRequest) =>
-      apiKey?.network ?? apiKey?.accountId ?? session?.network ?? session?.account.id ?? client.network,
+      (apiKey ?? session)?.network ?? apiKey?.accountId ?? session?.account.id ?? client.network,
     enableDraftSpec: true,
     store: Windows,
     errorResponseBuilder: (_request, { ttl }) => rateLimited(ttl),
@@ -61,10 +61,8 @@ export const rateLimits = fp(async (app) => {
 /** Returns a function that resolves to what this process has left of RATE_LIMIT for the account of a session. It counts nothing. Undefined without that limit. */
 export function createRateReader(app: FastifyInstance) {
   const read = app.createRateLimit();
-  return async (request: FastifyRequest) => {
-    const rate = await read(request, { increment: false });
-    return app.config.requestsPerMinute === undefined || rate.isAllowed ? undefined : rate;
-  };
+  return async (request: FastifyRequest) =>
+    app.config.requestsPerMinute === undefined ? undefined : read(request, { increment: false });
 }
 
 type KeyOf = (request: FastifyRequest) => string | number;

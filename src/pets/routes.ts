@@ -7,7 +7,7 @@ import { Int64 } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
 import { maxPage, NewPet, Pet, type PetQuery, PetStatus, Pets, type StoreState } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
-import { keyOf, lacking, rejectedKey, requireScope } from '../http/auth.ts';
+import { keyOf, missingScope, rejectedKey, requireScope } from '../http/auth.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { asBody, type Representation, represent, sendRepresentation } from '../http/responses.ts';
 import { Cursor, pageLinks } from './paging.ts';
@@ -203,7 +203,7 @@ function createPet(app: App, url: string): void {
       const addition = await store.pets.add(request.body as NewPet, retry, keyId);
       const { outcome } = addition;
       if (outcome === 'reused') throw new ApiError('idempotency_key_reused');
-      if (outcome === 'insufficient_scope') throw lacking('pets:write');
+      if (outcome === 'insufficient_scope') throw missingScope('pets:write');
       if (outcome !== 'added' && outcome !== 'replayed') throw rejectedKey(outcome);
       const headers = {
         'cache-control': 'no-store',

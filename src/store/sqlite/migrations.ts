@@ -76,14 +76,9 @@ export function differencesOf(connection: Database.Database): string[] {
       .raw()
       .all(),
   );
-  const names = [...made.keys()];
-  return [
-    ...[...found.keys()]
-      .filter((what) => what.startsWith('trigger ') && !made.has(what))
-      .map((what) => `${quoted(what).slice(1, -1)} is added`),
-    ...names
-      .filter((what) => found.has(what) && found.get(what) !== made.get(what))
-      .map((what) => `${what} is changed`),
-    ...names.filter((what) => !found.has(what)).map((what) => `${what} is missing`),
-  ];
+  return [...new Set([...found.keys(), ...made.keys()])].flatMap((what) => {
+    if (!made.has(what)) return what.startsWith('trigger ') ? [`${quoted(what).slice(1, -1)} is added`] : [];
+    if (!found.has(what)) return [`${what} is missing`];
+    return made.get(what) === found.get(what) ? [] : [`${what} is changed`];
+  });
 }

@@ -97,9 +97,9 @@ test('the list of keys shows the rate limit and what is left of it: what the hea
   for (const [client, whom] of [
     [ada, ''],
     // Whoever signs up shares it with the accounts of the same network.
-    [eve, ' for all accounts created from your network'],
+    [eve, ', shared with all accounts that were created from the same network as yours'],
   ] as const) {
-    const own = (left: number) => `Rate limit: 3 requests a minute${whom}, ${left} left on this server.`;
+    const own = (left: number) => `Rate limit: 3 requests a minute${whom}; ${left} left on this server.`;
     const key = keyOf(await makeKey(client));
     for (const left of [2, 1, 0, 0]) {
       expect((await app.get('/v1/pets', { key })).headers['ratelimit-remaining']).toBe(`${left}`);

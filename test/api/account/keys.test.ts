@@ -163,16 +163,18 @@ describe('the page of a key', () => {
     expect(await keys()).toEqual(before);
   });
 
-  const date = 'Expiry date must be a date from 2027-03-02 (UTC) on.';
+  const date = 'Expiry date must be from 2027-03-02 to 9998-12-31 (UTC).';
   test.each<[given: Record<string, string | string[]>, field: string, text: string]>([
     [{ scopes: both }, 'scopes', 'Scopes can only be taken away from a key: make another one.'],
     [{ scopes: [] }, 'scopes', 'Scopes must be at least one of pets:read, pets:write.'],
     [{ name: '' }, 'name', 'Name must have 1 to 100 printable characters.'],
-    [{ date: '2027-04-01' }, 'date', 'Expiry date must not be after the end that the key has.'],
+    [{ date: '2027-04-01' }, 'date', "Expiry date must not be after the key's current end."],
     [{ date: '2027-03-01' }, 'date', date],
     [{ date: '2027-02-30' }, 'date', date],
     [{ date: '2027-3-9' }, 'date', date],
     [{ date: 'tomorrow' }, 'date', date],
+    [{ date: '9999-01-01' }, 'date', date],
+    [{ date: '10000-01-01' }, 'date', date],
     [{ date: ['2027-03-09', '2027-03-09'] }, 'date', 'Date must be given once.'],
   ])('refuses %j, and shows what was given', async (given, field, text) => {
     const { ada, keys } = await startWithAda();
