@@ -53,7 +53,7 @@ test('the image has exactly the locked production packages, no npm, and no setti
   expect(versions(installed)).toEqual(versions(read('package-lock.json')));
   expect(runAlone('sh', '-c', 'command -v npm npx corepack yarn').stdout).toBe('');
   expect(lines(runAlone('ls', '-A', '/app').stdout).join(' ')).toBe(
-    '.cache LICENSE migrations node_modules openapi.quickstart.yaml openapi.yaml package.json revision sbom.cdx.json src',
+    '.cache LICENSE migrations node_modules openapi-3.0.json openapi-bruno.yml openapi-postman.json openapi.quickstart.yaml openapi.yaml package.json revision sbom.cdx.json src',
   );
   // The settings of npm were a secret of the build.
   expect(engine('history', '--no-trunc', imageName).stdout).not.toContain('registry=');
