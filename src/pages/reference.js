@@ -80,8 +80,11 @@ if (member) {
     const secret = await makeKey();
     const failure = dataset.member ? 'No key was made. See API keys.' : 'Your session has ended.';
     member.lastElementChild.textContent = secret ? 'It is entered, and expires after 30 days.' : failure;
-    if (secret) setKey(secret);
-    else target.disabled = false;
+    target.disabled = Boolean(secret);
+    if (!secret) return;
+    setKey(secret);
+    // The next step.
+    member.closest('ol').querySelector('form').requestSubmit();
   });
 }
 
