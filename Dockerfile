@@ -45,6 +45,6 @@ HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["node", "src/cli
 CMD ["node", "src/start.cjs"]
 LABEL org.opencontainers.image.title="animal-store" \
   org.opencontainers.image.description="A JSON API for a store of animals: exact, durable and small." \
-  org.opencontainers.image.version="3.0.1" \
+  org.opencontainers.image.version="4.0.0" \
   org.opencontainers.image.revision="$REVISION" \
   org.opencontainers.image.licenses="MIT"
