@@ -95,8 +95,10 @@ export function endAfter({ request, raw }: FastifyReply): void {
   // In the headers, if they are not yet made.
   raw.shouldKeepAlive = false;
   // When it closes, Node makes an error for each request that it has read, of which a packet may have hundreds: without the stacks, half of their time.
-  const { stackTraceLimit } = Error;
+  let stackTraceLimit: number;
   socket.prependOnceListener('close', () => {
+    // Read here: a response may end while another connection closes, when the limit is 0.
+    ({ stackTraceLimit } = Error);
     Error.stackTraceLimit = 0;
   });
   socket.once('close', () => {
