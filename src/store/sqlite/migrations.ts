@@ -53,8 +53,8 @@ export function readState(connection: Database.Database): SchemaState {
 }
 
 /**
- * Triggers that no migration makes, which could change what is stored, and triggers and indexes that are missing. The migrations after the schema's version do
- * not count, and of a later schema nothing is known.
+ * Triggers that no migration makes as they are, which could change what is stored, and triggers and indexes that are missing. The migrations after the schema's
+ * version do not count, and of a later schema nothing is known.
  */
 export function differencesOf(connection: Database.Database): string[] {
   const { version } = readState(connection);
