@@ -51,9 +51,14 @@ describe('an API key', () => {
   test('opens no account page, whatever it may do', async () => {
     const { call, newKey } = await startApp();
     const { key } = await newKey();
-    const signIn = { status: 303, headers: { location: expect.stringMatching('^/account/sign-in') } };
-    for (const path of ['/account', '/account/keys/1', '/account/settings'])
+    for (const [path, to] of [
+      ['/account', ''],
+      ['/account/keys/1', '?to=/keys/1'],
+      ['/account/settings', '?to=/settings'],
+    ] as const) {
+      const signIn = { status: 303, headers: { location: `/account/sign-in${to}` } };
       expect(await call('GET', path, { key }), path).toMatchObject(signIn);
+    }
     expect(await call('POST', '/account/keys', { key })).toMatchObject({ status: 403 });
   });
 
